@@ -1,0 +1,58 @@
+# `make` alone lists the targets: each is documented by the comment after its ##.
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## start a hub on the default data folder (ARGS="--listen ..." for flags)
+	go run ./cmd/handclasp serve $(ARGS)
+
+.PHONY: demo
+demo: ## pass one handoff between two agents in a temporary hub, and end
+	go run ./cmd/handclasp demo --exit
+
+.PHONY: test
+test: ## run the tests on SQLite, and on PostgreSQL if its server programs are installed
+	go test ./...
+
+.PHONY: check
+check: ## what CI runs on every change; says which suites ran and which did not
+	scripts/check
+
+.PHONY: golden
+golden: ## rewrite the golden tools/list; its diff is a review of the public API
+	go test ./internal/mcpserver -run Golden -update
+
+.PHONY: lint
+lint: ## lint with the pinned golangci-lint
+	scripts/golangci-lint run
+
+.PHONY: fmt
+fmt: ## format with gofumpt
+	scripts/golangci-lint fmt
+
+.PHONY: bench
+bench: ## measure the hub against the raw limit of this machine (minutes)
+	go run ./internal/bench
+
+.PHONY: soak
+soak: ## the long counts: kills, restarts, many writers (up to an hour)
+	go test -tags soak -count=1 -timeout 60m -v ./internal/soak/...
+
+.PHONY: soak-kill
+soak-kill: ## kill the hub under load and count what it had acknowledged
+	scripts/soak-kill
+
+.PHONY: interop
+interop: ## a round trip by clients that others wrote (needs node)
+	scripts/interop
+
+.PHONY: mutants
+mutants: ## build hubs with known faults and see that the tests catch each
+	scripts/mutants
+
+.PHONY: tools
+tools: ## install the pinned golangci-lint if it is missing
+	scripts/golangci-lint version

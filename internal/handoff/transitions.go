@@ -1,0 +1,385 @@
+package handoff
+
+import (
+	"fmt"
+	"time"
+)
+
+// The state machine. Every method takes the actor and the time, checks the rule in the order
+// in which refusals are promised (contracts: domain, "Which refusal"), changes h and returns
+// the event that reports the change, or changes nothing and returns an [Error]. A method that
+// finds its own effect already standing changes nothing and returns [Repeated]. Callers pass
+// h as it is now (see [Handoff.At]) and have checked that the actor may see it.
+
+// Repeated is returned in place of an event by a call whose effect already stands: a success
+// with nothing to write.
+const Repeated EventType = ""
+
+// ClaimInput is what a claim asks for.
+type ClaimInput struct {
+	// Agent is the claimant as registered.
+	Agent *Agent
+	// Lease is the length asked for; 0 takes the default of the handoff's door.
+	Lease time.Duration
+	// OtherVerifiers is how many agents besides the claimant offer the capability that must
+	// verify the work; read only for a capability verifier.
+	OtherVerifiers int
+}
+
+// Claim gives h to the claimant: accept at the team door, claim at the pool. The same actor
+// claiming what it holds keeps the epoch and renews the lease.
+func (h *Handoff) Claim(actor Actor, in ClaimInput, now time.Time, lim Limits) (EventType, error) {
+	if h.State.Terminal() {
+		return "", h.terminal()
+	}
+	lease, err := h.leaseFor(in.Lease, lim)
+	if err != nil {
+		return "", err
+	}
+	if h.State != Open && h.Holder == actor.ID {
+		if h.State == Claimed && (in.Lease > 0 || h.LeaseLength > 0) {
+			if in.Lease == 0 {
+				lease = h.LeaseLength
+			}
+			h.grant(lease, now)
+		}
+		return Repeated, nil
+	}
+	may := h.MayClaim(in.Agent, now)
+	if h.State != Open && may {
+		return "", Refuse(CodeAlreadyClaimed, "another agent holds this handoff", "Leave it to its holder, or write to the thread with send_message if you take part in it.")
+	}
+	if !may {
+		return "", Refuse(CodeNotEligibleToClaim, "this handoff is not addressed to you", "Only its named recipient, or an agent that its target matches, can take it.")
+	}
+	if h.VerifyBy != nil && h.nobodyElseVerifies(actor, in.OtherVerifiers) {
+		return "", Refuse(CodeNotEligibleToClaim, "if you took this handoff, nobody would be left who may verify it", "Leave it to another agent.")
+	}
+	if h.Blocked() {
+		return "", Refuse(CodeDependencyNotMet, fmt.Sprintf("%d dependencies are pending and %d have failed", h.DepsPending, h.DepsFailed), "Wait until they are completed.")
+	}
+	h.Epoch++
+	h.State = Claimed
+	h.Holder = actor.ID
+	h.WaitsForReply = false
+	h.grant(lease, now)
+	if h.AcceptedAt.IsZero() {
+		h.AcceptedAt = now
+	}
+	h.UpdatedAt = now
+	return EventClaimed, nil
+}
+
+func (h *Handoff) nobodyElseVerifies(actor Actor, others int) bool {
+	switch h.VerifyBy.Kind {
+	case VerifyByCreator:
+		return actor.ID == h.Creator
+	case VerifyByAgent:
+		return actor.ID == h.VerifyBy.AgentID
+	}
+	return others == 0
+}
+
+func (h *Handoff) leaseFor(asked time.Duration, lim Limits) (time.Duration, error) {
+	if asked == 0 {
+		if h.Door == DoorPool {
+			return lim.PoolLease, nil
+		}
+		return 0, nil
+	}
+	if asked < lim.MinLease || asked > lim.MaxLease {
+		return 0, Invalid("lease_seconds", fmt.Sprintf("%d came, %d to %d seconds are accepted",
+			int64(asked/time.Second), int64(lim.MinLease/time.Second), int64(lim.MaxLease/time.Second)))
+	}
+	return asked, nil
+}
+
+func (h *Handoff) grant(lease time.Duration, now time.Time) {
+	h.LeaseLength = lease
+	h.LeaseExpiresAt = time.Time{}
+	if lease > 0 {
+		h.LeaseExpiresAt = now.Add(lease)
+	}
+}
+
+// AsHolder checks that the actor holds h at the given epoch; it guards complete, reject after
+// the claim, extend, release and draft. epoch nil means that the caller named none, which is
+// enough only while there has been a single claim.
+func (h *Handoff) AsHolder(actor Actor, epoch *int) error {
+	holds := h.Holder == actor.ID && h.State != Open
+	switch {
+	case !holds && h.HeldBefore(actor.ID):
+		return Refuse(CodeLeaseLost, "you held this handoff once and do not hold it now", "Look at it with view_thread; if it is pending again and addressed to you, accept_handoff takes it anew.")
+	case !holds && h.State == Open && actor.ID == h.Recipient:
+		return Refuse(CodeInvalidTransition, "this handoff is pending: you have not accepted it", "Call accept_handoff first.")
+	case !holds && h.State.Terminal() && actor.ID == h.Recipient:
+		return h.terminal()
+	case !holds:
+		return Refuse(CodeNotOwner, "only the holder of this handoff may do that", "The recipient takes it with accept_handoff; the creator can cancel_handoff while it is pending.")
+	case h.State.Terminal():
+		return h.terminal()
+	}
+	if err := h.checkEpoch(epoch); err != nil {
+		return err
+	}
+	if h.State != Claimed {
+		return Refuse(CodeInvalidTransition, "the work was delivered and waits for its verdict", "Wait for the verifier; a fail gives it back to you.")
+	}
+	return nil
+}
+
+func (h *Handoff) checkEpoch(epoch *int) error {
+	if epoch == nil && h.Epoch <= 1 {
+		return nil
+	}
+	if epoch != nil && *epoch == h.Epoch {
+		return nil
+	}
+	came := "none came"
+	if epoch != nil {
+		came = fmt.Sprintf("%d came", *epoch)
+	}
+	return Refuse(CodeStaleClaimEpoch, fmt.Sprintf("claim_epoch: %s, the current one is %d", came, h.Epoch),
+		"Look at the thread again with view_thread: it was claimed again, reassigned or sent back since. Repeat with the current claim_epoch if the work is still yours.").With("claim_epoch", h.Epoch)
+}
+
+// terminal words the refusal for a handoff that has ended.
+func (h *Handoff) terminal() *Error {
+	return Refuse(CodeThreadTerminal, "this handoff has ended: it is "+h.State.TeamStatus(),
+		"Nothing can change it any more. Start a new handoff with handoff_to_teammate.").With("status", h.State.TeamStatus())
+}
+
+// Complete delivers the work. With acceptance criteria h waits for its verdict in VERIFYING,
+// the lease suspended; without, it is COMPLETED.
+func (h *Handoff) Complete(actor Actor, epoch *int, now time.Time) (EventType, error) {
+	if err := h.AsHolder(actor, epoch); err != nil {
+		return "", err
+	}
+	h.UpdatedAt = now
+	h.WaitsForReply = false
+	h.LeaseExpiresAt = time.Time{}
+	if len(h.Criteria) > 0 {
+		h.State = Verifying
+		return EventVerificationRequested, nil
+	}
+	h.end(Completed, actor, "", now)
+	return EventCompleted, nil
+}
+
+// Verify judges delivered work. The one who delivered never verifies.
+func (h *Handoff) Verify(actor Actor, a *Agent, pass bool, feedback string, epoch *int, now time.Time) (EventType, error) {
+	if !h.mayVerify(actor, a) {
+		return "", Refuse(CodeVerifierNotEligible, "you may not verify this handoff", "Its creator chose who verifies; the one who delivered never does.")
+	}
+	if h.State.Terminal() {
+		return "", h.terminal()
+	}
+	if h.State != Verifying {
+		return "", Refuse(CodeInvalidTransition, "nothing was delivered yet: there is nothing to verify", "Wait until the holder has completed it.")
+	}
+	if err := h.checkEpoch(epoch); err != nil {
+		return "", err
+	}
+	h.Verdict = &Verdict{Pass: pass, Feedback: feedback, VerifiedBy: actor.ID, At: now}
+	h.UpdatedAt = now
+	if pass {
+		h.end(Completed, actor, "", now)
+		return EventCompleted, nil
+	}
+	h.State = Claimed
+	h.Epoch++
+	h.grant(h.LeaseLength, now)
+	return EventVerificationFailed, nil
+}
+
+// Reject refuses the work: the named recipient before the claim, the holder after it. The
+// recipient of a direct_with_fallback target that says no before the claim leaves h OPEN for
+// the pool and cannot claim it any more.
+func (h *Handoff) Reject(actor Actor, reason string, epoch *int, now time.Time) (EventType, error) {
+	if h.State != Open || actor.ID != h.Recipient {
+		if actor.ID == h.Creator && actor.ID != h.Holder {
+			return "", Refuse(CodeNotOwner, "the sender of a handoff cannot decline it", "Take it back with cancel_handoff while it is pending.")
+		}
+		if err := h.AsHolder(actor, epoch); err != nil {
+			return "", err
+		}
+		h.end(Rejected, actor, reason, now)
+		return EventRejected, nil
+	}
+	if h.RecipientDeclined {
+		return "", Refuse(CodeInvalidTransition, "you declined this handoff already; it is open to its fallback pool", "Nothing is left for you to do.")
+	}
+	if h.Target != nil && h.Target.HasFallback() {
+		h.RecipientDeclined = true
+		h.UpdatedAt = now
+		return EventFallbackOpened, nil
+	}
+	h.end(Rejected, actor, reason, now)
+	return EventRejected, nil
+}
+
+// Cancel takes h back: the creator while it is OPEN, or CLAIMED by an agent that was disabled
+// since; the operator in OPEN, CLAIMED and VERIFYING, with a reason.
+func (h *Handoff) Cancel(actor Actor, reason string, holderDisabled bool, now time.Time) (EventType, error) {
+	switch {
+	case !actor.IsOperator() && actor.ID != h.Creator:
+		return "", Refuse(CodeNotOwner, "only the sender can cancel a handoff", "If it was sent to you, use decline_handoff.")
+	case h.State.Terminal():
+		return "", h.terminal()
+	case actor.IsOperator() && reason == "":
+		return "", Invalid("reason", "nothing came; the operator gives a reason when cancelling")
+	case !actor.IsOperator() && h.State != Open && !(h.State == Claimed && holderDisabled):
+		return "", Refuse(CodeInvalidTransition, "this handoff was accepted: it can no longer be cancelled", "Ask its holder with send_message to decline_handoff it.")
+	}
+	h.end(Cancelled, actor, reason, now)
+	return EventCancelled, nil
+}
+
+// Extend renews the holder's lease for another length; 0 keeps the length of the claim.
+func (h *Handoff) Extend(actor Actor, lease time.Duration, epoch *int, now time.Time, lim Limits) (EventType, error) {
+	if err := h.AsHolder(actor, epoch); err != nil {
+		return "", err
+	}
+	if lease == 0 {
+		lease = h.LeaseLength
+	}
+	length, err := h.leaseFor(lease, lim)
+	if err != nil {
+		return "", err
+	}
+	h.grant(length, now)
+	h.UpdatedAt = now
+	return EventExtended, nil
+}
+
+// Release gives h back: it is OPEN again for whoever may claim it.
+func (h *Handoff) Release(actor Actor, epoch *int, now time.Time) (EventType, error) {
+	if err := h.AsHolder(actor, epoch); err != nil {
+		return "", err
+	}
+	h.reopen(now)
+	return EventReleased, nil
+}
+
+// ReleaseDisabled opens a pool claim whose holder was disabled.
+func (h *Handoff) ReleaseDisabled(now time.Time) (EventType, bool) {
+	if h.State != Claimed || h.Door != DoorPool {
+		return "", false
+	}
+	h.reopen(now)
+	return EventReleased, true
+}
+
+// Lapse writes down that the lease is over. It changes no epoch.
+func (h *Handoff) Lapse(now time.Time) (EventType, bool) {
+	if !h.LeaseLapsed(now) {
+		return "", false
+	}
+	h.reopen(now)
+	return EventLeaseLapsed, true
+}
+
+func (h *Handoff) reopen(now time.Time) {
+	h.leave()
+	h.State = Open
+	h.UpdatedAt = now
+}
+
+// Expire writes down that the deadline passed while h was OPEN.
+func (h *Handoff) Expire(now time.Time) (EventType, bool) {
+	if !h.PastDeadline(now) {
+		return "", false
+	}
+	h.end(Expired, System(), "its deadline passed before anyone took it", now)
+	return EventExpired, true
+}
+
+// Reassign gives h to another agent by the operator's hand, with a reason and without a lease.
+func (h *Handoff) Reassign(actor Actor, to *Agent, reason string, now time.Time) (EventType, error) {
+	switch {
+	case !actor.IsOperator():
+		return "", Refuse(CodePermissionDenied, "only the operator reassigns a handoff", "")
+	case h.State.Terminal():
+		return "", h.terminal()
+	case reason == "":
+		return "", Invalid("reason", "nothing came; the operator gives a reason when reassigning")
+	case to == nil || to.Disabled:
+		return "", Invalid("to", "the agent is disabled; name an active one")
+	}
+	h.leave()
+	h.State = Claimed
+	h.Holder = to.ID
+	h.Epoch++
+	if h.AcceptedAt.IsZero() {
+		h.AcceptedAt = now
+	}
+	h.UpdatedAt = now
+	return EventReassigned, nil
+}
+
+// DependencyEnded tells h that one of its dependencies reached a terminal state. The event is
+// [EventUnblocked] when that was the last one to wait for, [EventDependencyFailed] when it
+// failed, and [Repeated] when others are still pending.
+func (h *Handoff) DependencyEnded(s State, now time.Time) EventType {
+	h.DepsPending--
+	if s != Completed {
+		h.DepsFailed++
+		h.UpdatedAt = now
+		return EventDependencyFailed
+	}
+	if h.Blocked() {
+		return Repeated
+	}
+	h.UpdatedAt = now
+	return EventUnblocked
+}
+
+func (h *Handoff) end(s State, by Actor, reason string, now time.Time) {
+	h.State = s
+	h.EndedBy = by.ID
+	h.EndedReason = reason
+	h.LeaseExpiresAt = time.Time{}
+	h.WaitsForReply = false
+	h.UpdatedAt = now
+	if s == Completed {
+		h.CompletedAt = now
+	}
+}
+
+// Append checks that the actor may add a message to the thread, counts it and returns the
+// event. expectsReply is the holder's alone.
+func (h *Handoff) Append(actor Actor, a *Agent, expectsReply bool, now time.Time, lim Limits) (EventType, error) {
+	switch {
+	case !h.Participant(actor, a):
+		return "", Refuse(CodeNotAParticipant, "you do not take part in this thread", "Only its sender, its recipient and its holder write to it.")
+	case h.State.Terminal():
+		return "", h.terminal()
+	case expectsReply && (actor.ID != h.Holder || h.State != Claimed):
+		return "", Refuse(CodeNotOwner, "expects_reply: only the holder of an accepted handoff may set it", "Accept the handoff first, or leave expects_reply out.")
+	case h.Messages >= lim.Messages:
+		return "", TooLarge("thread", h.Messages+1, lim.Messages, "messages")
+	}
+	h.Messages++
+	h.UpdatedAt = now
+	if expectsReply {
+		h.WaitsForReply = true
+		return EventInputRequired, nil
+	}
+	if actor.ID == h.Creator {
+		h.WaitsForReply = false
+	}
+	return EventMessageCreated, nil
+}
+
+// Draft checks that the actor may offer a diff for the action that h proposes.
+func (h *Handoff) Draft(actor Actor, epoch *int, now time.Time) (EventType, error) {
+	if err := h.AsHolder(actor, epoch); err != nil {
+		return "", err
+	}
+	if h.Intent != ProposeAction {
+		return "", Refuse(CodeInvalidIntentPayload, fmt.Sprintf("intent: this handoff is %s; only a propose_action handoff takes a draft", h.Intent),
+			"Send the diff as a file_diff artifact with send_message.")
+	}
+	h.UpdatedAt = now
+	return EventDraftCreated, nil
+}

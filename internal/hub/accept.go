@@ -1,0 +1,87 @@
+package hub
+
+import (
+	"context"
+	"time"
+
+	"handclasp/internal/handoff"
+	"handclasp/internal/store"
+)
+
+// AcceptInput takes a handoff. Lease is in seconds; 0 takes it without a lease.
+type AcceptInput struct {
+	ThreadID       string `json:"thread_id"`
+	SessionID      string `json:"-"`
+	Lease          int64  `json:"lease_seconds,omitempty"`
+	IdempotencyKey string `json:"idempotency_key,omitempty"`
+	Size           Sizer  `json:"-"`
+}
+
+// Accept makes the recipient the holder of the handoff and returns the thread, its first page
+// of messages marked read. The same recipient again gets the same claim; a replayed accept
+// whose claim no longer stands is lease_lost.
+func (h *Hub) Accept(ctx context.Context, call Call, in AcceptInput) (Thread, error) {
+	key, err := ResolveKey(in.IdempotencyKey, nil, call.HeaderKey)
+	if err != nil {
+		return Thread{}, err
+	}
+	in.IdempotencyKey = ""
+	op, err := h.operation(call, "claim", key)
+	if err != nil {
+		return Thread{}, err
+	}
+	print := fingerprint(in)
+	var t Thread
+	err = h.change(ctx, "claim", call, func(c *change) error {
+		was, row, err := c.take(in.ThreadID)
+		if err != nil {
+			return err
+		}
+		effect, found, err := c.done(op, print)
+		if err != nil {
+			return err
+		}
+		if found && (row.Holder != call.Actor.ID || row.Epoch != effect.Epoch || row.State == handoff.Open) {
+			return handoff.Refuse(handoff.CodeLeaseLost, "the claim that this call made before no longer stands", "Look at the thread with view_thread; if it is pending again, accept_handoff with a new key takes it anew.")
+		}
+		if !found {
+			if err := c.claim(&was, &row, time.Duration(in.Lease)*time.Second); err != nil {
+				return err
+			}
+			if err := c.InsertEffect(op, store.Effect{Fingerprint: print, HandoffID: row.ID, Epoch: row.Epoch}, c.Now()); err != nil {
+				return err
+			}
+		}
+		t, err = readThread(c.Tx, call.Actor, row, 0, DefaultPage, in.Size)
+		if err != nil {
+			return err
+		}
+		t.Replay = found
+		seen, err := seenBy(c.Tx, &t)
+		if err != nil {
+			return err
+		}
+		return c.clear(call.Actor, seen)
+	})
+	return t, err
+}
+
+func (c *change) claim(was, row *handoff.Handoff, lease time.Duration) error {
+	a, err := agentFor(c.Tx, c.call.Actor, row)
+	if err != nil {
+		return err
+	}
+	event, err := row.Claim(c.call.Actor, handoff.ClaimInput{Agent: a, Lease: lease}, c.Now(), c.hub.lim)
+	if err != nil {
+		return err
+	}
+	if row.FetchedAt.IsZero() && c.call.Actor.ID == row.Recipient {
+		row.FetchedAt = c.Now()
+	}
+	if event != handoff.Repeated {
+		if err := c.record(row, event, c.call.Actor, "", 0, others(row)...); err != nil {
+			return err
+		}
+	}
+	return c.UpdateHandoff(was, row)
+}

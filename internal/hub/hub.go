@@ -1,0 +1,360 @@
+// Package hub holds the use cases, one file per verb. A verb checks the actor, lets package
+// handoff apply the rule, writes row, event, notices and idempotency key in one transaction,
+// and wakes whoever waits once that is committed. It is the only package that opens a
+// transaction; doors call its methods and nothing below it calls back.
+package hub
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"handclasp/internal/handoff"
+	"handclasp/internal/store"
+	"handclasp/internal/telemetry"
+)
+
+// Config is what a hub is made of.
+type Config struct {
+	Store   *store.Store
+	Limits  handoff.Limits
+	Log     *slog.Logger
+	Metrics *telemetry.Metrics
+	// PublicURL is the address people and agents reach the hub by, without a trailing slash;
+	// empty when there is none (links are then paths).
+	PublicURL string
+	// CallsPerMinute limits each actor; 0 means no limit.
+	CallsPerMinute int
+	// ParkedCalls limits how many calls of one actor may wait at once.
+	ParkedCalls int
+	// NoProposedActions refuses propose_action, as hubs of protocol v0.1 do.
+	NoProposedActions bool
+}
+
+// Hub runs the use cases over one store.
+type Hub struct {
+	cfg     Config
+	st      *store.Store
+	lim     handoff.Limits
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+	waiters *waiters
+	keys    *keyCache
+	rates   *rates
+	stats   statsCache
+	secret  func(context.Context) ([]byte, error)
+}
+
+// New makes a hub. Call [Hub.Run] to keep it listening to other nodes.
+func New(cfg Config) *Hub {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = telemetry.New()
+	}
+	if cfg.Limits == (handoff.Limits{}) {
+		cfg.Limits = handoff.DefaultLimits()
+	}
+	if cfg.ParkedCalls == 0 {
+		cfg.ParkedCalls = 64
+	}
+	h := &Hub{
+		cfg: cfg, st: cfg.Store, lim: cfg.Limits, log: cfg.Log, metrics: cfg.Metrics,
+		waiters: newWaiters(cfg.Metrics, cfg.ParkedCalls),
+		rates:   newRates(cfg.CallsPerMinute),
+	}
+	h.keys = newKeyCache(cfg.Store.Shared())
+	h.secret = onceValue(h.loadSecret)
+	return h
+}
+
+// Limits are the bounds this hub enforces.
+func (h *Hub) Limits() handoff.Limits { return h.lim }
+
+// Ready reports whether the database answers.
+func (h *Hub) Ready(ctx context.Context) error { return h.st.Ping(ctx) }
+
+// newID makes a UUIDv7: ids of one process sort by the time they were made.
+func newID() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		// Only a broken random source gets here, and then nothing must go on.
+		panic("no randomness for an id: " + err.Error())
+	}
+	return id.String()
+}
+
+// Call is what surrounds one use of a verb: who calls, and the trace it belongs to.
+type Call struct {
+	Actor handoff.Actor
+	// TraceParent is the W3C traceparent that came with the call; empty when there was none.
+	TraceParent string
+	// HeaderKey is the Idempotency-Key header; see [ResolveKey].
+	HeaderKey string
+}
+
+// traceID is the trace id inside the call's traceparent.
+func (c Call) traceID() string {
+	if parts := strings.Split(c.TraceParent, "-"); len(parts) == 4 {
+		return parts[1]
+	}
+	return ""
+}
+
+// change is one read-write transaction with what has to happen after its commit.
+type change struct {
+	*store.Tx
+	hub  *Hub
+	call Call
+	wake map[string]bool
+	did  []did
+}
+
+type did struct {
+	door  handoff.Door
+	event handoff.EventType
+}
+
+// change runs fn in one transaction, and after the commit wakes those whom it concerns. fn may
+// run more than once.
+func (h *Hub) change(ctx context.Context, verb string, call Call, fn func(*change) error) error {
+	began := time.Now()
+	var c *change
+	err := h.st.Write(ctx, func(tx *store.Tx) error {
+		c = &change{Tx: tx, hub: h, call: call, wake: map[string]bool{}}
+		return fn(c)
+	})
+	if err != nil {
+		return err
+	}
+	h.metrics.TransitionSeconds.WithLabelValues(verb).Observe(time.Since(began).Seconds())
+	for _, d := range c.did {
+		h.metrics.Transitions.WithLabelValues(string(d.door), string(d.event)).Inc()
+	}
+	h.announce(c.wake)
+	return nil
+}
+
+// announce wakes waiters here and on the other nodes.
+func (h *Hub) announce(keys map[string]bool) {
+	if len(keys) == 0 {
+		return
+	}
+	list := make([]string, 0, len(keys))
+	for k := range keys {
+		list = append(list, k)
+	}
+	h.wakeLocal(list)
+	h.st.Publish(list)
+}
+
+// wakeLocal acts on what was announced: wakes waiters, drops cached credentials.
+func (h *Hub) wakeLocal(keys []string) {
+	for _, k := range keys {
+		if id, ok := strings.CutPrefix(k, credentialChanged); ok {
+			h.keys.forget(id)
+			h.waiters.recheck()
+			continue
+		}
+		h.waiters.wake(k)
+	}
+}
+
+// take reads a handoff under its lock as it is now, writing down a lapse or an expiry that no
+// sweep has written down yet. Whoever may not see it gets not_found.
+func (c *change) take(id string) (was, now handoff.Handoff, err error) {
+	was, err = c.LockHandoff(id)
+	if err != nil {
+		return was, was, err
+	}
+	now = was
+	if err := c.visible(&now); err != nil {
+		return was, now, err
+	}
+	return was, now, c.lapse(&was, &now)
+}
+
+// lapse writes down what the clock did to a handoff: its lease or its deadline passed.
+func (c *change) lapse(was, h *handoff.Handoff) error {
+	if event, ok := h.Lapse(c.Now()); ok {
+		if err := c.record(h, event, handoff.System(), "", 0, h.Creator, was.Holder); err != nil {
+			return err
+		}
+	}
+	if event, ok := h.Expire(c.Now()); ok {
+		return c.record(h, event, handoff.System(), "", 0, h.Creator, h.Recipient)
+	}
+	return nil
+}
+
+func (c *change) visible(h *handoff.Handoff) error {
+	a, err := agentFor(c.Tx, c.call.Actor, h)
+	if err != nil {
+		return err
+	}
+	if !h.VisibleTo(c.call.Actor, a, c.Now()) {
+		return handoff.NotFound("handoff", h.ID)
+	}
+	return nil
+}
+
+// agentFor loads what the rules of h ask about the actor: its labels matter only where a
+// target or a capability verifier looks at them.
+func agentFor(tx *store.Tx, actor handoff.Actor, h *handoff.Handoff) (*handoff.Agent, error) {
+	if actor.Kind != handoff.KindAgent {
+		return nil, nil
+	}
+	if h.Target == nil && h.VerifyBy == nil {
+		return &handoff.Agent{ID: actor.ID, Handle: actor.Handle}, nil
+	}
+	row, err := tx.Agent(actor.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.WithLabels(&row); err != nil {
+		return nil, err
+	}
+	return &row.Agent, nil
+}
+
+// record counts an event on h, writes it, and tells those whom it concerns. The row itself is
+// written by the caller, once, when all is recorded.
+func (c *change) record(h *handoff.Handoff, event handoff.EventType, by handoff.Actor, subject string, sequenceNo int, whom ...string) error {
+	h.EventSeq++
+	return c.tell(h, event, by, subject, sequenceNo, whom...)
+}
+
+// tell writes the event that h.EventSeq counts and a notice for each agent it concerns. subject
+// is the message or draft it is about, sequenceNo the message that the notice carries, or 0.
+func (c *change) tell(h *handoff.Handoff, event handoff.EventType, by handoff.Actor, subject string, sequenceNo int, whom ...string) error {
+	now := c.Now()
+	if err := c.InsertEvent(&handoff.Event{
+		Type: event, HandoffID: h.ID, Seq: h.EventSeq, ActorID: by.ID, SubjectID: subject,
+		State: h.State, Epoch: h.Epoch, TraceID: c.traceOf(h), At: now,
+	}); err != nil {
+		return err
+	}
+	told := map[string]bool{by.ID: true, "": true, handoff.Operator().ID: true, handoff.System().ID: true}
+	for _, id := range whom {
+		if told[id] {
+			continue
+		}
+		told[id] = true
+		if err := c.InsertNotice(id, h, h.EventSeq, sequenceNo, event, now); err != nil {
+			return err
+		}
+	}
+	for _, id := range []string{h.Creator, h.Recipient, h.Holder} {
+		if id != "" {
+			c.wake[id] = true
+		}
+	}
+	c.did = append(c.did, did{h.Door, event})
+	return nil
+}
+
+func (c *change) traceOf(h *handoff.Handoff) string {
+	if id := c.call.traceID(); id != "" {
+		return id
+	}
+	return h.TraceID
+}
+
+// others are the agents of the thread.
+func others(h *handoff.Handoff) []string { return []string{h.Creator, h.Recipient, h.Holder} }
+
+// fingerprint identifies the input of a call, so that a key that is used again with other
+// content is noticed. in is marshalled; fields that do not belong to the effect carry the tag
+// json:"-".
+func fingerprint(in any) string {
+	b, err := json.Marshal(in)
+	if err != nil {
+		// Inputs are plain structs whose raw JSON was checked when it was decoded.
+		panic("fingerprint: " + err.Error())
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
+
+// done looks up what the actor did under the key. found is false when nothing was done yet;
+// another input under the same key is refused.
+func (c *change) done(op store.Operation, print string) (store.Effect, bool, error) {
+	e, found, err := c.Effect(op)
+	if err == nil && found && e.Fingerprint != print {
+		err = keyReused(op)
+	}
+	return e, found, err
+}
+
+func keyReused(op store.Operation) *handoff.Error {
+	return handoff.Refuse(handoff.CodeDuplicateKey, "idempotency_key: "+handoff.Quote(op.Key)+" was used before by you for the same operation with other content",
+		"Nothing was written. Use a new key for a new effect, or repeat the first call exactly.")
+}
+
+func (h *Hub) operation(call Call, verb, key string) (store.Operation, error) {
+	if len(key) > h.lim.Key {
+		return store.Operation{}, handoff.TooLarge("idempotency_key", len(key), h.lim.Key, "bytes")
+	}
+	if err := handoff.CheckText("idempotency_key", key, h.lim.Key); err != nil {
+		return store.Operation{}, err
+	}
+	return store.Operation{Actor: call.Actor.ID, Verb: verb, Key: key}, nil
+}
+
+// ResolveKey finds the idempotency key of a call among its three sources, in the order
+// argument, metadata.client_idempotency_key, header. Two that differ are invalid_params.
+func ResolveKey(argument string, metadata json.RawMessage, header string) (string, error) {
+	var meta struct {
+		Key any `json:"client_idempotency_key"`
+	}
+	if len(metadata) > 0 {
+		_ = json.Unmarshal(metadata, &meta) // its shape is checked where it is used
+	}
+	fromMeta, isText := meta.Key.(string)
+	if meta.Key != nil && !isText {
+		return "", handoff.Invalid("metadata.client_idempotency_key", "a value that is no string came; a string of 1 to 255 bytes is accepted")
+	}
+	key, source := "", ""
+	for _, k := range [][2]string{{"idempotency_key", argument}, {"metadata.client_idempotency_key", fromMeta}, {"header Idempotency-Key", header}} {
+		switch {
+		case k[1] == "":
+		case key == "":
+			key, source = k[1], k[0]
+		case key != k[1]:
+			return "", handoff.Invalid(source, "it differs from "+k[0]+"; give one key, or the same everywhere")
+		}
+	}
+	return key, nil
+}
+
+func onceValue[T any](load func(context.Context) (T, error)) func(context.Context) (T, error) {
+	var mu sync.Mutex
+	var value T
+	loaded := false
+	return func(ctx context.Context) (T, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if loaded {
+			return value, nil
+		}
+		v, err := load(ctx)
+		if err == nil {
+			value, loaded = v, true
+		}
+		return v, err
+	}
+}
+
+func isCode(err error, code handoff.Code) bool {
+	var e *handoff.Error
+	return errors.As(err, &e) && e.Code == code
+}

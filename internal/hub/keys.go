@@ -1,0 +1,248 @@
+package hub
+
+import (
+	"context"
+	"encoding/hex"
+	"sync"
+	"time"
+
+	"handclasp/internal/auth"
+	"handclasp/internal/handoff"
+	"handclasp/internal/store"
+)
+
+// credentialChanged starts the announcement that a key or an agent is no longer what it was;
+// the agent's id follows.
+const credentialChanged = "credential:"
+
+const (
+	// cacheFor bounds how long another node may still trust what it has read: an operator's
+	// command takes effect within a second everywhere, and at once on the node that ran it.
+	cacheFor = 750 * time.Millisecond
+	// cacheSize bounds the memory of the cache.
+	cacheSize = 10_000
+	// touchEvery is how often last uses are written down.
+	touchEvery = 5 * time.Second
+)
+
+type identity struct {
+	actor handoff.Actor
+	read  time.Time
+}
+
+// keyCache remembers who is behind a key, so that a call costs no query for it.
+type keyCache struct {
+	mu     sync.Mutex
+	shared bool
+	byHash map[string]identity
+	// generation changes whenever something is forgotten, so that an answer that was read
+	// before is not remembered after.
+	generation uint64
+	used       map[string]use
+}
+
+type use struct {
+	agentID string
+	at      time.Time
+}
+
+func newKeyCache(shared bool) *keyCache {
+	return &keyCache{shared: shared, byHash: map[string]identity{}, used: map[string]use{}}
+}
+
+func (k *keyCache) get(hash string, now time.Time) (handoff.Actor, uint64, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	id, ok := k.byHash[hash]
+	if ok && k.shared && now.Sub(id.read) > cacheFor {
+		delete(k.byHash, hash)
+		ok = false
+	}
+	if ok {
+		k.used[id.actor.KeyID] = use{id.actor.ID, now}
+	}
+	return id.actor, k.generation, ok
+}
+
+func (k *keyCache) put(hash string, actor handoff.Actor, generation uint64, now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.used[actor.KeyID] = use{actor.ID, now}
+	if generation != k.generation {
+		return
+	}
+	if len(k.byHash) >= cacheSize {
+		clear(k.byHash)
+	}
+	k.byHash[hash] = identity{actor, now}
+}
+
+func (k *keyCache) forget(agentID string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.generation++
+	for hash, id := range k.byHash {
+		if id.actor.ID == agentID {
+			delete(k.byHash, hash)
+		}
+	}
+}
+
+func (k *keyCache) takeUsed() map[string]use {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	used := k.used
+	k.used = map[string]use{}
+	return used
+}
+
+var errNoKey = &handoff.Error{
+	Code:    handoff.CodeUnauthenticated,
+	Message: "the API key is unknown, revoked, or its agent is disabled",
+	Hint:    "Send Authorization: Bearer hc_live_…; the operator makes a key with: handclasp agent key rotate HANDLE.",
+}
+
+// Authenticate resolves an API key to the agent behind it: unauthenticated when the key is
+// unknown or revoked or its agent is disabled.
+func (h *Hub) Authenticate(ctx context.Context, key string) (handoff.Actor, error) {
+	if !auth.IsKey(key) {
+		return handoff.Actor{}, errNoKey
+	}
+	hash := auth.HashKey(key)
+	now := time.Now()
+	actor, generation, ok := h.keys.get(hash, now)
+	if ok {
+		return actor, nil
+	}
+	err := h.st.Read(ctx, func(tx *store.Tx) error {
+		k, a, err := tx.KeyByHash(hash)
+		if err != nil {
+			return err
+		}
+		actor, err = identify(k, a)
+		return err
+	})
+	if store.IsNoRows(err) {
+		err = errNoKey
+	}
+	if err != nil {
+		return handoff.Actor{}, err
+	}
+	h.keys.put(hash, actor, generation, now)
+	return actor, nil
+}
+
+// AuthenticateKeyID resolves a key that a session was signed for.
+func (h *Hub) AuthenticateKeyID(ctx context.Context, keyID string) (handoff.Actor, error) {
+	var actor handoff.Actor
+	err := h.st.Read(ctx, func(tx *store.Tx) error {
+		k, a, err := tx.KeyByID(keyID)
+		if err != nil {
+			return err
+		}
+		actor, err = identify(k, a)
+		return err
+	})
+	if store.IsNoRows(err) {
+		err = errNoKey
+	}
+	return actor, err
+}
+
+// StillValid says whether the credential behind an actor still counts. Calls that were parked
+// ask again before they go on.
+func (h *Hub) StillValid(ctx context.Context, actor handoff.Actor) error {
+	if actor.KeyID == "" {
+		return nil
+	}
+	_, err := h.AuthenticateKeyID(ctx, actor.KeyID)
+	return err
+}
+
+func identify(k store.Key, a store.AgentRow) (handoff.Actor, error) {
+	if !k.RevokedAt.IsZero() || a.Disabled {
+		return handoff.Actor{}, errNoKey
+	}
+	return handoff.Actor{Kind: handoff.KindAgent, ID: a.ID, Handle: a.Handle, KeyID: k.ID}, nil
+}
+
+// touch writes down when keys were used.
+func (h *Hub) touch(ctx context.Context) error {
+	used := h.keys.takeUsed()
+	if len(used) == 0 {
+		return nil
+	}
+	return h.st.Write(ctx, func(tx *store.Tx) error {
+		for _, keyID := range sortedKeys(used) {
+			if err := tx.Touch(keyID, used[keyID].agentID, used[keyID].at); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Run keeps the hub in touch with the other nodes and writes down last uses until ctx ends.
+func (h *Hub) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_ = h.st.Listen(ctx, h.wakeLocal, h.waiters.recheck)
+	})
+	tick := time.NewTicker(touchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			wg.Wait()
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			defer cancel()
+			return h.touch(last)
+		case <-tick.C:
+			if err := h.touch(ctx); err != nil {
+				h.log.Warn("last uses of keys were not written down", "error", err)
+			}
+		}
+	}
+}
+
+// loadSecret reads the secret that signs inbox sessions and makes it at first use. All nodes
+// share it through the database.
+func (h *Hub) loadSecret(ctx context.Context) ([]byte, error) {
+	const name = "session_secret"
+	var text string
+	err := h.st.Write(ctx, func(tx *store.Tx) error {
+		var err error
+		text, err = tx.SettingOrNew(name, hex.EncodeToString(auth.NewSecret()))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return hex.DecodeString(text)
+}
+
+// SignIn checks a key and returns the token for a browser's session and who signed in.
+func (h *Hub) SignIn(ctx context.Context, key string) (token string, actor handoff.Actor, err error) {
+	if actor, err = h.Authenticate(ctx, key); err != nil {
+		return "", actor, err
+	}
+	secret, err := h.secret(ctx)
+	if err != nil {
+		return "", actor, err
+	}
+	return auth.SignSession(secret, actor.KeyID, time.Now()), actor, nil
+}
+
+// Session resolves a browser's session token; unauthenticated when it is over or its key was
+// revoked.
+func (h *Hub) Session(ctx context.Context, token string) (handoff.Actor, error) {
+	secret, err := h.secret(ctx)
+	if err != nil {
+		return handoff.Actor{}, err
+	}
+	keyID, ok := auth.OpenSession(secret, token, time.Now())
+	if !ok {
+		return handoff.Actor{}, errNoKey
+	}
+	return h.AuthenticateKeyID(ctx, keyID)
+}

@@ -1,0 +1,152 @@
+package hub
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"handclasp/internal/handoff"
+	"handclasp/internal/store"
+)
+
+// TeammatesInput filters the list; every given filter must match, in any case.
+type TeammatesInput struct {
+	Role  string
+	Skill string
+	Repo  string
+}
+
+// Teammate is an agent that the caller can hand work to.
+type Teammate struct {
+	Handle     string
+	Name       string
+	Role       string
+	Skills     []string
+	Repos      []string
+	LastSeenAt time.Time
+}
+
+// Teammates lists the active agents with a name@team handle, without the caller.
+func (h *Hub) Teammates(ctx context.Context, call Call, in TeammatesInput) ([]Teammate, error) {
+	for _, f := range [][2]string{{"role", in.Role}, {"skill", in.Skill}, {"repo", in.Repo}} {
+		if err := handoff.CheckText(f[0], f[1], h.lim.Reason); err != nil {
+			return nil, err
+		}
+	}
+	all, err := h.teammates(ctx, call.Actor)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(t Teammate) bool {
+		return in.Role != "" && !strings.EqualFold(t.Role, in.Role) ||
+			in.Skill != "" && !containsFold(t.Skills, in.Skill) ||
+			in.Repo != "" && !containsFold(t.Repos, in.Repo)
+	}), nil
+}
+
+func (h *Hub) teammates(ctx context.Context, actor handoff.Actor) ([]Teammate, error) {
+	var list []Teammate
+	err := h.st.Read(ctx, func(tx *store.Tx) error {
+		agents, err := tx.Agents()
+		for i := range agents {
+			a := &agents[i]
+			if a.ID == actor.ID || a.Disabled || !handoff.ValidTeammateHandle(a.Handle) {
+				continue
+			}
+			list = append(list, Teammate{Handle: a.Handle, Name: a.Name, Role: a.Role, Skills: a.Skills, Repos: a.Repos, LastSeenAt: a.LastSeenAt})
+		}
+		return err
+	})
+	return list, err
+}
+
+func containsFold(list []string, s string) bool {
+	return slices.ContainsFunc(list, func(v string) bool { return strings.EqualFold(v, s) })
+}
+
+// BlockInput names a teammate to keep away or to let in again.
+type BlockInput struct {
+	Handle         string `json:"handle"`
+	Reason         string `json:"reason,omitempty"`
+	IdempotencyKey string `json:"idempotency_key,omitempty"`
+}
+
+// BlockState is the answer to both verbs.
+type BlockState struct {
+	Handle  string
+	Blocked bool
+	Replay  bool
+}
+
+// SetBlock keeps a teammate from handing work to the caller and from writing to what they
+// share, or lifts that. What was accepted before can still be completed or declined. Doing it
+// again changes nothing.
+func (h *Hub) SetBlock(ctx context.Context, call Call, in BlockInput, blocked bool) (BlockState, error) {
+	if in.Handle == "" {
+		return BlockState{}, handoff.Invalid("handle", "it is empty; a handle such as frank@acme is needed")
+	}
+	if err := handoff.CheckText("reason", in.Reason, h.lim.Reason); err != nil {
+		return BlockState{}, err
+	}
+	key, err := ResolveKey(in.IdempotencyKey, nil, call.HeaderKey)
+	if err != nil {
+		return BlockState{}, err
+	}
+	in.IdempotencyKey = ""
+	verb, event := "block", handoff.EventBlockAdded
+	if !blocked {
+		verb, event = "unblock", handoff.EventBlockRemoved
+	}
+	op, err := h.operation(call, verb, key)
+	if err != nil {
+		return BlockState{}, err
+	}
+	print := fingerprint(in)
+	var out BlockState
+	err = h.change(ctx, verb, call, func(c *change) error {
+		other, err := c.AgentByHandle(in.Handle)
+		if isCode(err, handoff.CodeNotFound) {
+			return noRecipient("handle", in.Handle)
+		}
+		if err != nil {
+			return err
+		}
+		if other.ID == call.Actor.ID {
+			return handoff.Invalid("handle", handoff.Quote(in.Handle)+" is yourself; name another agent")
+		}
+		_, found, err := c.done(op, print)
+		if err != nil {
+			return err
+		}
+		was, err := c.Blocked(call.Actor.ID, other.ID)
+		if err != nil {
+			return err
+		}
+		out = BlockState{Handle: other.Handle, Blocked: blocked, Replay: found}
+		if found {
+			out.Blocked = was
+			return nil
+		}
+		if was != blocked {
+			if err := c.setBlock(other.ID, in.Reason, blocked, event); err != nil {
+				return err
+			}
+		}
+		return c.InsertEffect(op, store.Effect{Fingerprint: print}, c.Now())
+	})
+	return out, err
+}
+
+func (c *change) setBlock(otherID, reason string, blocked bool, event handoff.EventType) error {
+	var err error
+	if blocked {
+		err = c.InsertBlock(c.call.Actor.ID, otherID, reason, c.Now())
+	} else {
+		err = c.DeleteBlock(c.call.Actor.ID, otherID)
+	}
+	if err != nil {
+		return err
+	}
+	return c.InsertEvent(&handoff.Event{Type: event, ActorID: c.call.Actor.ID, SubjectID: otherID, TraceID: c.call.traceID(), At: c.Now()})
+}

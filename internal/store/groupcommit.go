@@ -1,0 +1,212 @@
+package store
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"handclasp/internal/handoff"
+)
+
+// Group commit. One goroutine owns the writing connection. It takes the write functions that
+// wait, runs each under a savepoint in one immediate transaction, commits once and then
+// answers all. One fsync serves up to maxBatch callers.
+//
+// What keeps it sound, each learned from a way in which it was not:
+//   - A full disk or an interrupt makes SQLite roll back the WHOLE transaction, and what
+//     follows runs in autocommit. Any ROLLBACK TO or RELEASE that fails therefore poisons the
+//     batch: nothing more runs, everyone in it is told that nothing was written, and the
+//     connection is dropped.
+//   - A caller's context never reaches the driver.
+//   - Refusals are answered after the commit too: "already claimed" may rest on a claim of
+//     the same batch that never commits.
+//   - A panic belongs to the function that raised it.
+const (
+	maxBatch     = 128
+	maxBatchWork = 5 * time.Millisecond
+)
+
+type job struct {
+	ctx  context.Context
+	fn   func(*Tx) error
+	done chan error
+}
+
+type committer struct {
+	s       *Store
+	open    func(context.Context) (*sqliteConn, error)
+	jobs    chan *job
+	stopped chan struct{}
+	quit    chan struct{}
+	once    sync.Once
+}
+
+func newCommitter(s *Store, open func(context.Context) (*sqliteConn, error)) *committer {
+	c := &committer{s: s, open: open, jobs: make(chan *job, maxBatch), stopped: make(chan struct{}), quit: make(chan struct{})}
+	go c.run()
+	return c
+}
+
+var errClosed = handoff.Unavailable("the hub is shutting down; nothing was written", nil)
+
+// do hands fn to the writer and waits for the commit. Once taken, a function runs to its end
+// even if its caller left: the caller is told "cancelled" only when nothing ran.
+func (c *committer) do(ctx context.Context, fn func(*Tx) error) error {
+	j := &job{ctx: ctx, fn: fn, done: make(chan error, 1)}
+	select {
+	case c.jobs <- j:
+	case <-c.quit:
+		return errClosed
+	case <-ctx.Done():
+		return handoff.Unavailable("the call was cancelled before anything was written", ctx.Err())
+	}
+	select {
+	case err := <-j.done:
+		return err
+	case <-c.stopped:
+		// The writer is gone; it answered j or never saw it.
+		select {
+		case err := <-j.done:
+			return err
+		default:
+			return errClosed
+		}
+	}
+}
+
+func (c *committer) stop() {
+	c.once.Do(func() { close(c.quit) })
+	<-c.stopped
+}
+
+func (c *committer) run() {
+	defer close(c.stopped)
+	var conn *sqliteConn
+	defer func() {
+		if conn != nil {
+			conn.close()
+		}
+	}()
+	for {
+		var first *job
+		select {
+		case first = <-c.jobs:
+		case <-c.quit:
+			// What was taken is finished; nobody can add more once quit is closed and the
+			// channel has been emptied.
+			select {
+			case first = <-c.jobs:
+			default:
+				return
+			}
+		}
+		if conn == nil {
+			var err error
+			if conn, err = c.open(context.Background()); err != nil {
+				first.done <- databaseError{err}
+				continue
+			}
+		}
+		if !c.batch(conn, first) {
+			conn.drop()
+			conn = nil
+		}
+	}
+}
+
+type answer struct {
+	j   *job
+	err error
+}
+
+// batch runs one transaction and answers everyone in it. It returns false when the
+// connection cannot be trusted any more.
+func (c *committer) batch(conn *sqliteConn, first *job) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), writeDeadline)
+	defer cancel()
+	if err := conn.control(ctx, "BEGIN IMMEDIATE"); err != nil {
+		first.done <- databaseError{err}
+		return false
+	}
+	began := time.Now()
+	var answers []answer
+	var poison error
+	for j := first; j != nil && poison == nil; {
+		var err error
+		err, poison = c.runOne(ctx, conn, j)
+		answers = append(answers, answer{j, err})
+		j = nil
+		if len(answers) < maxBatch && time.Since(began) < maxBatchWork {
+			select {
+			case j = <-c.jobs:
+			default:
+			}
+		}
+	}
+	outcome := "nothing was written"
+	if poison == nil {
+		acknowledgeEarly(answers)
+		if poison = conn.control(ctx, "COMMIT"); poison != nil && c.s.d.classify(poison) != faultFull {
+			// The commit may have reached the disk although its fsync failed.
+			outcome = "it is not known whether the call took effect"
+		}
+	}
+	if poison != nil {
+		_ = conn.control(ctx, "ROLLBACK")
+	}
+	c.s.cfg.Metrics.BatchSize.Observe(float64(len(answers)))
+	for _, a := range answers {
+		if poison != nil {
+			a.err = c.s.lost(outcome, fmt.Errorf("batch of %d: %w", len(answers), poison))
+		}
+		a.j.done <- a.err
+	}
+	return poison == nil
+}
+
+// runOne runs one function under a savepoint. err is its own outcome, poison is set when the
+// transaction around it cannot be relied on.
+func (c *committer) runOne(ctx context.Context, conn *sqliteConn, j *job) (err, poison error) {
+	if cancelled := j.ctx.Err(); cancelled != nil {
+		return handoff.Unavailable("the call was cancelled before anything was written", cancelled), nil
+	}
+	if err := conn.control(ctx, "SAVEPOINT f"); err != nil {
+		return nil, err
+	}
+	tx := &Tx{ctx: ctx, now: c.s.clock(), d: c.s.d, e: conn, s: c.s}
+	if err = call(j.fn, tx); err != nil {
+		if poison = conn.control(ctx, "ROLLBACK TO f"); poison != nil {
+			return err, errors.Join(poison, err)
+		}
+	}
+	if poison = conn.control(ctx, "RELEASE f"); poison != nil && !ignoreFailedRelease {
+		return err, errors.Join(poison, err)
+	}
+	return err, nil
+}
+
+// call runs fn and turns its panic into an error, so that one caller's fault stays its own.
+func call(fn func(*Tx) error, tx *Tx) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in a write: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return fn(tx)
+}
+
+func (s *Store) clock() time.Time {
+	if s.cfg.Clock != nil {
+		return tick(s.cfg.Clock())
+	}
+	return tick(time.Now())
+}
+
+var errNotOne = errors.New("a guarded write did not change exactly one row")
+
+// badConn makes database/sql close the connection instead of keeping it.
+func badConn(any) error { return driver.ErrBadConn }

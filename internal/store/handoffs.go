@@ -1,0 +1,218 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"handclasp/internal/handoff"
+)
+
+// handoffColumns is the one column list of the table, in the order of scanHandoff and
+// handoffValues.
+const handoffColumns = `id, door, state, creator_id, recipient_id, holder_id, past_holders, epoch, lease_length, lease_expires_at,
+	intent, preview, question, proposed_action, metadata, workspace_id, target, visibility, priority, payload,
+	result, criteria, verify_by, verdict, deps_pending, deps_failed, fallback_at, recipient_declined, waits_for_reply, message_count,
+	event_seq, trace_id, traceparent, created_at, updated_at, expires_at, fetched_at, accepted_at, completed_at, ended_by,
+	ended_reason, result_summary, completion_artifacts`
+
+// handoffScan collects one row; value turns it into a Handoff.
+type handoffScan struct {
+	h                                                      handoff.Handoff
+	pastHolders, action, metadata, target, payload, result string
+	criteria, verifyBy, verdict, artifacts                 string
+	lease, leaseEnds, fallback, declined, waits            int64
+	created, updated, expires, fetched, accepted, complete int64
+}
+
+func (s *handoffScan) dest() []any {
+	h := &s.h
+	return []any{
+		&h.ID, &h.Door, &h.State, &h.Creator, &h.Recipient, &h.Holder, &s.pastHolders, &h.Epoch, &s.lease, &s.leaseEnds,
+		&h.Intent, &h.Preview, &h.Question, &s.action, &s.metadata, &h.WorkspaceID, &s.target, &h.Visibility, &h.Priority, &s.payload,
+		&s.result, &s.criteria, &s.verifyBy, &s.verdict, &h.DepsPending, &h.DepsFailed, &s.fallback, &s.declined, &s.waits, &h.Messages,
+		&h.EventSeq, &h.TraceID, &h.TraceParent, &s.created, &s.updated, &s.expires, &s.fetched, &s.accepted, &s.complete, &h.EndedBy,
+		&h.EndedReason, &h.ResultSummary, &s.artifacts,
+	}
+}
+
+func (s *handoffScan) value() (handoff.Handoff, error) {
+	h := s.h
+	h.LeaseLength = time.Duration(s.lease) * time.Microsecond
+	h.LeaseExpiresAt, h.FallbackAt = timeOf(s.leaseEnds), timeOf(s.fallback)
+	h.RecipientDeclined, h.WaitsForReply = s.declined != 0, s.waits != 0
+	h.CreatedAt, h.UpdatedAt, h.ExpiresAt = timeOf(s.created), timeOf(s.updated), timeOf(s.expires)
+	h.FetchedAt, h.AcceptedAt, h.CompletedAt = timeOf(s.fetched), timeOf(s.accepted), timeOf(s.complete)
+	h.Metadata, h.Payload, h.Result = raw(s.metadata), raw(s.payload), raw(s.result)
+	err := errors.Join(
+		jsonValue("past_holders", s.pastHolders, &h.PastHolders),
+		jsonValue("proposed_action", s.action, &h.ProposedAction),
+		jsonValue("target", s.target, &h.Target),
+		jsonValue("criteria", s.criteria, &h.Criteria),
+		jsonValue("verify_by", s.verifyBy, &h.VerifyBy),
+		jsonValue("verdict", s.verdict, &h.Verdict),
+		jsonValue("completion_artifacts", s.artifacts, &h.CompletionArtifacts))
+	return h, err
+}
+
+func raw(text string) json.RawMessage {
+	if text == "" {
+		return nil
+	}
+	return json.RawMessage(text)
+}
+
+func handoffValues(h *handoff.Handoff) []any {
+	return []any{
+		h.ID, string(h.Door), string(h.State), h.Creator, h.Recipient, h.Holder, jsonText(h.PastHolders), h.Epoch, h.LeaseLength.Microseconds(), micros(h.LeaseExpiresAt),
+		string(h.Intent), h.Preview, h.Question, jsonText(h.ProposedAction), jsonText(h.Metadata), h.WorkspaceID, jsonText(h.Target), string(h.Visibility), h.Priority, jsonText(h.Payload),
+		jsonText(h.Result), jsonText(h.Criteria), jsonText(h.VerifyBy), jsonText(h.Verdict), h.DepsPending, h.DepsFailed, micros(h.FallbackAt), flag(h.RecipientDeclined), flag(h.WaitsForReply), h.Messages,
+		h.EventSeq, h.TraceID, h.TraceParent, micros(h.CreatedAt), micros(h.UpdatedAt), micros(h.ExpiresAt), micros(h.FetchedAt), micros(h.AcceptedAt), micros(h.CompletedAt), h.EndedBy,
+		h.EndedReason, h.ResultSummary, jsonText(h.CompletionArtifacts),
+	}
+}
+
+var insertHandoff = "INSERT INTO handoffs (" + handoffColumns + ") VALUES (" + params(1, 43) + ")"
+
+// params is "$from, …" for n parameters.
+func params(from, n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteByte('$')
+		b.WriteString(itoa(from + i))
+	}
+	return b.String()
+}
+
+// InsertHandoff stores a new handoff with the keys under which its target is found.
+func (tx *Tx) InsertHandoff(h *handoff.Handoff) error {
+	if err := tx.exec(insertHandoff, handoffValues(h)...); err != nil {
+		return err
+	}
+	if h.Target == nil {
+		return nil // recipient_id is the key
+	}
+	for _, key := range h.Target.Keys() {
+		if err := tx.exec(`INSERT INTO handoff_targets (handoff_id, target_key) VALUES ($1, $2)`, h.ID, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// UpdateHandoff stores what a transition changed. It is guarded by the state and epoch of was,
+// the row as it was read under its lock in this transaction.
+func (tx *Tx) UpdateHandoff(was, h *handoff.Handoff) error {
+	return tx.execOne(`UPDATE handoffs SET state = $1, holder_id = $2, past_holders = $3, epoch = $4, lease_length = $5,
+		lease_expires_at = $6, result = $7, verdict = $8, deps_pending = $9, deps_failed = $10, recipient_declined = $11,
+		waits_for_reply = $12, message_count = $13, event_seq = $14, updated_at = $15, fetched_at = $16, accepted_at = $17,
+		completed_at = $18, ended_by = $19, ended_reason = $20, result_summary = $21, completion_artifacts = $22
+		WHERE id = $23 AND state = $24 AND epoch = $25`,
+		string(h.State), h.Holder, jsonText(h.PastHolders), h.Epoch, h.LeaseLength.Microseconds(),
+		micros(h.LeaseExpiresAt), jsonText(h.Result), jsonText(h.Verdict), h.DepsPending, h.DepsFailed, flag(h.RecipientDeclined),
+		flag(h.WaitsForReply), h.Messages, h.EventSeq, micros(h.UpdatedAt), micros(h.FetchedAt), micros(h.AcceptedAt),
+		micros(h.CompletedAt), h.EndedBy, h.EndedReason, h.ResultSummary, jsonText(h.CompletionArtifacts),
+		h.ID, string(was.State), was.Epoch)
+}
+
+// Handoff reads one handoff as it is written down; [handoff.CodeNotFound] when there is none.
+func (tx *Tx) Handoff(id string) (handoff.Handoff, error) {
+	return tx.handoff(id, "")
+}
+
+// LockHandoff reads one handoff and keeps others from changing it until the end of tx.
+func (tx *Tx) LockHandoff(id string) (handoff.Handoff, error) {
+	return tx.handoff(id, tx.d.forUpdate())
+}
+
+func (tx *Tx) handoff(id, lock string) (handoff.Handoff, error) {
+	var s handoffScan
+	if err := tx.row("SELECT "+handoffColumns+" FROM handoffs WHERE id = $1"+lock, id).scan(s.dest()...); err != nil {
+		return handoff.Handoff{}, notFound(err, "handoff", id)
+	}
+	return s.value()
+}
+
+// Due names handoffs whose lease or deadline is over but not written down as such yet, at
+// most limit of them.
+func (tx *Tx) Due(now time.Time, limit int) ([]string, error) {
+	return tx.ids(`SELECT id FROM handoffs WHERE state = 'claimed' AND lease_expires_at > 0 AND lease_expires_at <= $1
+		UNION ALL SELECT id FROM handoffs WHERE state = 'open' AND expires_at > 0 AND expires_at <= $1 LIMIT $2`, micros(now), limit)
+}
+
+// HeldBy names the handoffs that the agent holds, in the order of their ids.
+func (tx *Tx) HeldBy(agentID string) ([]string, error) {
+	return tx.ids(`SELECT id FROM handoffs WHERE holder_id = $1 AND state IN ('claimed', 'verifying') ORDER BY id`, agentID)
+}
+
+func (tx *Tx) ids(query string, args ...any) ([]string, error) {
+	var ids []string
+	err := tx.each(query, args, func(r rows) error {
+		var id string
+		err := r.Scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	return ids, err
+}
+
+// MarkFetched notes that handoffs were handed to their recipient for the first time.
+func (tx *Tx) MarkFetched(recipientID string, ids []string, now time.Time) error {
+	for _, id := range ids {
+		if err := tx.exec(`UPDATE handoffs SET fetched_at = $1 WHERE id = $2 AND recipient_id = $3 AND fetched_at = 0`, micros(now), id, recipientID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StateCount is how many handoffs of one door are in one state.
+type StateCount struct {
+	Door  handoff.Door
+	State handoff.State
+	Count int64
+}
+
+// Stats is what the metrics ask of the database.
+type Stats struct {
+	States []StateCount
+	// OldestUnfetched is when the oldest open handoff was created that its recipient has not
+	// been handed yet; zero when there is none.
+	OldestUnfetched time.Time
+	// Unsettled is how many events readers cannot see yet, OldestUnsettled the time of the
+	// oldest of them; always none on SQLite.
+	Unsettled       int64
+	OldestUnsettled time.Time
+	Now             time.Time
+}
+
+// Stats counts what the metrics show.
+func (tx *Tx) Stats() (Stats, error) {
+	st := Stats{}
+	err := tx.each(`SELECT door, state, count(*) FROM handoffs GROUP BY state, door ORDER BY state, door`, nil, func(r rows) error {
+		var c StateCount
+		if err := r.Scan(&c.Door, &c.State, &c.Count); err != nil {
+			return err
+		}
+		st.States = append(st.States, c)
+		return nil
+	})
+	if err != nil {
+		return st, err
+	}
+	var oldest, unsettled int64
+	if err := tx.row(`SELECT COALESCE(min(created_at), 0) FROM handoffs WHERE state = 'open' AND fetched_at = 0 AND recipient_id <> ''`).scan(&oldest); err != nil {
+		return st, err
+	}
+	if q := tx.d.lagQuery(); q != "" {
+		if err := tx.row(q).scan(&st.Unsettled, &unsettled); err != nil {
+			return st, err
+		}
+	}
+	st.OldestUnfetched, st.OldestUnsettled, st.Now = timeOf(oldest), timeOf(unsettled), tx.Now()
+	return st, nil
+}

@@ -1,0 +1,147 @@
+package store
+
+import (
+	"strings"
+	"time"
+
+	"handclasp/internal/handoff"
+)
+
+// InboxQuery selects a page of an agent's inbox, newest first.
+type InboxQuery struct {
+	AgentID string
+	// Role is "recipient", "sender" or "" for both.
+	Role string
+	// States are the states asked for; nil takes the default: open, claimed and verifying
+	// ones to the agent, and anything of either role with unseen notices.
+	States []handoff.State
+	// Since keeps only handoffs that changed after it.
+	Since time.Time
+	// Before is the position to go on behind; a zero time begins with the newest.
+	BeforeTime time.Time
+	BeforeID   string
+	Limit      int
+}
+
+// InboxItem is one handoff of a page with what its reader has not seen.
+type InboxItem struct {
+	Handoff handoff.Handoff
+	Unread  int
+	News    []handoff.EventType
+}
+
+// effectiveState is a handoff's state as it is at the time $now: lapsed leases and passed
+// deadlines count before any sweep has written them down.
+const effectiveState = `CASE
+	WHEN h.state = 'claimed' AND h.lease_expires_at > 0 AND h.lease_expires_at <= $now
+		THEN CASE WHEN h.expires_at > 0 AND h.expires_at <= $now THEN 'expired' ELSE 'open' END
+	WHEN h.state = 'open' AND h.expires_at > 0 AND h.expires_at <= $now THEN 'expired'
+	ELSE h.state END`
+
+// Inbox reads one page. Every branch walks an index in the order of the page and stops at the
+// limit, so the cost of a page does not grow with the inbox.
+func (tx *Tx) Inbox(q InboxQuery) ([]InboxItem, error) {
+	args := []any{q.AgentID, micros(tx.Now()), q.Limit}
+	arg := func(v any) string {
+		args = append(args, v)
+		return "$" + itoa(len(args))
+	}
+	position, noticePosition := "1 = 1", "1 = 1"
+	if !q.BeforeTime.IsZero() {
+		t, id := arg(micros(q.BeforeTime)), arg(q.BeforeID)
+		position = "(h.created_at, h.id) < (" + t + ", " + id + ")"
+		noticePosition = "(n.handoff_created_at, n.handoff_id) < (" + t + ", " + id + ")"
+	}
+	also := ""
+	if !q.Since.IsZero() {
+		also = " AND h.updated_at > " + arg(micros(q.Since))
+	}
+	states := q.States
+	if states == nil {
+		states = []handoff.State{handoff.Open, handoff.Claimed, handoff.Verifying}
+	}
+	in := make([]string, len(states))
+	for i, s := range states {
+		in[i] = arg(string(s))
+	}
+	current := strings.ReplaceAll(effectiveState, "$now", "$2") + " IN (" + strings.Join(in, ", ") + ")"
+
+	branch := func(column string) string {
+		return "SELECT * FROM (SELECT h.id, h.created_at FROM handoffs h WHERE h." + column + " = $1 AND " + position + " AND " + current + also +
+			" ORDER BY h.created_at DESC, h.id DESC LIMIT $3) AS " + column
+	}
+	var branches []string
+	if q.Role != "sender" {
+		branches = append(branches, branch("recipient_id"))
+	}
+	if q.Role != "recipient" && (q.States != nil || q.Role == "sender") {
+		branches = append(branches, branch("creator_id"))
+	}
+	if q.States == nil {
+		role := ""
+		switch q.Role {
+		case "recipient":
+			role = " AND h.recipient_id = $1"
+		case "sender":
+			role = " AND h.creator_id = $1"
+		}
+		branches = append(branches, `SELECT * FROM (SELECT DISTINCT h.id, h.created_at FROM notices n JOIN handoffs h ON h.id = n.handoff_id
+			WHERE n.actor_id = $1 AND `+noticePosition+role+also+` ORDER BY h.created_at DESC, h.id DESC LIMIT $3) AS news`)
+	}
+	ids := strings.Join(branches, " UNION ")
+	columns := "h." + strings.Join(strings.Fields(handoffColumns), " h.")
+	query := `SELECT ` + columns + ` FROM (` + ids + `) AS p JOIN handoffs h ON h.id = p.id ORDER BY h.created_at DESC, h.id DESC LIMIT $3`
+
+	var items []InboxItem
+	at := map[string]int{}
+	err := tx.each(query, args, func(r rows) error {
+		var s handoffScan
+		if err := r.Scan(s.dest()...); err != nil {
+			return err
+		}
+		h, err := s.value()
+		at[h.ID] = len(items)
+		items = append(items, InboxItem{Handoff: h})
+		return err
+	})
+	if err != nil || len(items) == 0 {
+		return items, err
+	}
+	return items, tx.fillNews(q.AgentID, items, at)
+}
+
+func (tx *Tx) fillNews(agentID string, items []InboxItem, at map[string]int) error {
+	list := make([]string, len(items))
+	for i := range items {
+		list[i] = items[i].Handoff.ID
+	}
+	in, ids := placeholders(list, 2)
+	return tx.each(`SELECT n.handoff_id, n.type, sum(CASE WHEN n.sequence_no > 0 THEN 1 ELSE 0 END) FROM notices n
+		WHERE n.actor_id = $1 AND n.handoff_id IN (`+in+`) GROUP BY n.handoff_id, n.type ORDER BY n.handoff_id, min(n.event_seq)`,
+		append([]any{agentID}, ids...), func(r rows) error {
+			var id string
+			var t handoff.EventType
+			var unread int
+			if err := r.Scan(&id, &t, &unread); err != nil {
+				return err
+			}
+			item := &items[at[id]]
+			item.Unread += unread
+			item.News = append(item.News, t)
+			return nil
+		})
+}
+
+// UnreadTotal is how many messages of others wait for the agent.
+func (tx *Tx) UnreadTotal(agentID string) (int, error) {
+	var n int
+	err := tx.row(`SELECT count(*) FROM notices WHERE actor_id = $1 AND sequence_no > 0`, agentID).scan(&n)
+	return n, err
+}
+
+// HasNews reports whether the agent has any unseen notice.
+func (tx *Tx) HasNews(agentID string) (bool, error) {
+	var n int
+	err := tx.row(`SELECT count(*) FROM (SELECT 1 FROM notices WHERE actor_id = $1 LIMIT 1) AS x`, agentID).scan(&n)
+	return n > 0, err
+}

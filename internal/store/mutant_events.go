@@ -1,0 +1,10 @@
+//go:build mutant_event_order
+
+package store
+
+const (
+	ignoreFailedRelease = false
+	orderEventsByID     = true
+)
+
+func acknowledgeEarly([]answer) {}

@@ -1,0 +1,259 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"handclasp/internal/handoff"
+)
+
+// On PostgreSQL the price of a transaction is its round trips. BEGIN and the clock travel
+// with the first read, writes are queued and travel with the next read or with COMMIT; a verb
+// that reads once costs two round trips, one that only writes costs one.
+//
+// Rows that a verb changes are read FOR UPDATE first, so a queued guarded write cannot miss.
+
+func (s *Store) openPostgres(ctx context.Context) error {
+	cfg, err := pgx.ParseConfig(s.cfg.URL)
+	if err != nil {
+		return errors.New("the database URL cannot be read; it looks like postgres://user:password@host:5432/name")
+	}
+	cfg.RuntimeParams["application_name"] = "handclasp"
+	// A node that stalls inside a transaction must not hold back every reader of events.
+	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "10000"
+	cfg.RuntimeParams["lock_timeout"] = "8000"
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = 5 * time.Second
+	}
+	s.db = stdlib.OpenDB(*cfg)
+	conns := s.cfg.MaxConns
+	if conns <= 0 {
+		conns = 16
+	}
+	s.db.SetMaxOpenConns(conns + 2) // two for telling other nodes, see notify.go
+	s.out = newOutgoing()
+	s.db.SetMaxIdleConns(conns)
+	s.db.SetConnMaxLifetime(time.Hour)
+	if err := migrate(ctx, s.d, s.db); err != nil {
+		if s.d.classify(err) == faultGone {
+			return fmt.Errorf("PostgreSQL at %s:%d does not answer (%w). Start it, or correct --database-url", cfg.Host, cfg.Port, err)
+		}
+		return fmt.Errorf("open database %s on %s:%d: %w", cfg.Database, cfg.Host, cfg.Port, err)
+	}
+	return nil
+}
+
+type pgTx struct {
+	conn  *pgx.Conn
+	clock func() time.Time
+	begin string
+	open  bool
+	now   time.Time
+	queue *pgx.Batch
+	one   []bool // per queued statement: must change exactly one row
+}
+
+func (t *pgTx) exec(_ context.Context, query string, args []any) error {
+	t.queue.Queue(query, args...)
+	t.one = append(t.one, false)
+	return nil
+}
+
+func (t *pgTx) execOne(_ context.Context, query string, args []any) error {
+	t.queue.Queue(query, args...)
+	t.one = append(t.one, true)
+	return nil
+}
+
+// send puts BEGIN and the clock in front of the queue when the transaction is not open yet,
+// sends everything, and reads the answers up to the statements that the caller adds.
+func (t *pgTx) send(ctx context.Context, add func(*pgx.Batch)) (pgx.BatchResults, error) {
+	batch := t.queue
+	if !t.open {
+		batch = &pgx.Batch{}
+		batch.Queue(t.begin)
+		batch.Queue("SELECT clock_timestamp()")
+		batch.QueuedQueries = append(batch.QueuedQueries, t.queue.QueuedQueries...)
+	}
+	if add != nil {
+		add(batch)
+	}
+	one := t.one
+	t.queue, t.one = &pgx.Batch{}, nil
+	results := t.conn.SendBatch(ctx, batch)
+	if !t.open {
+		if _, err := results.Exec(); err != nil {
+			return nil, errors.Join(err, results.Close())
+		}
+		t.open = true
+		if err := results.QueryRow().Scan(&t.now); err != nil {
+			return nil, errors.Join(err, results.Close())
+		}
+	}
+	return results, check(results, one)
+}
+
+// check reads the answers of queued writes.
+func check(results pgx.BatchResults, one []bool) error {
+	for _, exactly := range one {
+		tag, err := results.Exec()
+		if err != nil {
+			return errors.Join(err, results.Close())
+		}
+		if exactly && tag.RowsAffected() != 1 {
+			return errors.Join(errNotOne, results.Close())
+		}
+	}
+	return nil
+}
+
+func (t *pgTx) query(ctx context.Context, query string, args []any) (rows, error) {
+	results, err := t.send(ctx, func(b *pgx.Batch) { b.Queue(query, args...) })
+	if err != nil {
+		return nil, err
+	}
+	r, err := results.Query()
+	if err != nil {
+		return nil, errors.Join(err, results.Close())
+	}
+	return &pgRows{r, results}, nil
+}
+
+func (t *pgTx) begun(ctx context.Context) (time.Time, error) {
+	if t.clock != nil {
+		return t.clock(), nil
+	}
+	if !t.open {
+		results, err := t.send(ctx, nil)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if err := results.Close(); err != nil {
+			return time.Time{}, err
+		}
+	}
+	return t.now, nil
+}
+
+// commit sends what is queued together with COMMIT. When nothing was read, the batch is one
+// implicit transaction and needs neither BEGIN nor COMMIT.
+func (t *pgTx) commit(ctx context.Context) error {
+	if !t.open {
+		if t.queue.Len() == 0 {
+			return nil
+		}
+		results := t.conn.SendBatch(ctx, t.queue)
+		if err := check(results, t.one); err != nil {
+			return err
+		}
+		return results.Close()
+	}
+	results, err := t.send(ctx, func(b *pgx.Batch) { b.Queue("COMMIT") })
+	if err != nil {
+		return err
+	}
+	tag, err := results.Exec()
+	if err := errors.Join(err, results.Close()); err != nil {
+		return err
+	}
+	if tag.String() != "COMMIT" {
+		return fmt.Errorf("the transaction ended with %s instead of COMMIT", tag)
+	}
+	t.open = false
+	return nil
+}
+
+// pgRows closes its batch with the rows.
+type pgRows struct {
+	pgx.Rows
+	results pgx.BatchResults
+}
+
+func (r *pgRows) Close() error {
+	r.Rows.Close()
+	return errors.Join(r.Rows.Err(), r.results.Close())
+}
+
+// writePostgres runs fn until it commits, is refused, or fails for good.
+func (s *Store) writePostgres(ctx context.Context, fn func(*Tx) error) error {
+	run, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeDeadline)
+	defer cancel()
+	for try := 0; ; try++ {
+		committing, err := s.attempt(run, "BEGIN", fn)
+		if err == nil {
+			return nil
+		}
+		switch kind := s.d.classify(err); {
+		case committing && kind == faultGone:
+			return handoff.Unavailable("the database was lost while it committed; it is not known whether the call took effect", err)
+		case kind == faultConflict, kind == faultUnique:
+			// A unique violation means that another call with the same key was faster: read
+			// again, and find what it wrote.
+		case kind == faultGone && !committing && try < 2:
+			// The pool may hand out a connection that died since; nothing was written yet.
+		default:
+			return err
+		}
+		if try >= maxRetries || run.Err() != nil {
+			if errors.Is(err, context.DeadlineExceeded) {
+				return err
+			}
+			return handoff.Unavailable("too many calls changed the same handoff at once; nothing was written", err)
+		}
+	}
+}
+
+func (s *Store) readPostgres(ctx context.Context, fn func(*Tx) error) error {
+	run, cancel := context.WithTimeout(context.WithoutCancel(ctx), readDeadline)
+	defer cancel()
+	for try := 0; ; try++ {
+		_, err := s.attempt(run, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", fn)
+		if err == nil || s.d.classify(err) != faultGone || try >= 2 {
+			return err
+		}
+	}
+}
+
+// attempt runs one transaction on one connection. committing tells whether the failure came
+// when everything had been sent with COMMIT, so that the outcome may be unknown.
+func (s *Store) attempt(ctx context.Context, begin string, fn func(*Tx) error) (committing bool, err error) {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return false, databaseError{err}
+	}
+	defer func() { _ = conn.Close() }()
+	var pg *pgx.Conn
+	if err := conn.Raw(func(dc any) error {
+		pg = dc.(*stdlib.Conn).Conn()
+		return nil
+	}); err != nil {
+		return false, databaseError{err}
+	}
+	t := &pgTx{conn: pg, begin: begin, clock: s.cfg.Clock, queue: &pgx.Batch{}}
+	err = call(fn, &Tx{ctx: ctx, d: s.d, e: t, s: s})
+	if err == nil {
+		if err = t.commit(ctx); err == nil {
+			return false, nil
+		}
+		err = databaseError{err}
+		committing = true
+		var pgErr *pgconn.PgError
+		if errors.As(err, &pgErr) && pgErr.Code[:2] != "57" {
+			committing = false // the server said no: it is rolled back
+		}
+	}
+	if t.open {
+		rollback, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if _, rbErr := pg.Exec(rollback, "ROLLBACK"); rbErr != nil {
+			_ = conn.Raw(badConn)
+		}
+	}
+	return committing, err
+}

@@ -1,0 +1,192 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	_ "github.com/ncruces/go-sqlite3/driver" // registers "sqlite3"
+)
+
+// sqliteReaders is how many snapshots may be read at once. Two cores gain nothing from more.
+const sqliteReaders = 4
+
+func (s *Store) openSQLite(ctx context.Context) error {
+	if err := prepareFile(s.cfg.Path); err != nil {
+		return err
+	}
+	wdb, err := sql.Open("sqlite3", s.dsn("_pragma=query_only(off)"))
+	if err != nil {
+		return fmt.Errorf("open database %s: %w", s.cfg.Path, err)
+	}
+	wdb.SetMaxOpenConns(1)
+	if err := migrate(ctx, s.d, wdb); err != nil {
+		_ = wdb.Close()
+		return s.explainOpen(err)
+	}
+	s.wdb = wdb
+	s.rdb, err = sql.Open("sqlite3", s.dsn("_pragma=query_only(on)"))
+	if err != nil {
+		return fmt.Errorf("open database %s for reading: %w", s.cfg.Path, err)
+	}
+	s.rdb.SetMaxOpenConns(sqliteReaders)
+	s.readers = make(chan *sqliteConn, sqliteReaders)
+	for range sqliteReaders {
+		s.readers <- &sqliteConn{} // opened at first use
+	}
+	s.group = newCommitter(s, func(ctx context.Context) (*sqliteConn, error) { return openConn(ctx, wdb) })
+	return nil
+}
+
+// dsn puts busy_timeout first: switching to WAL may itself have to wait.
+func (s *Store) dsn(extra string) string {
+	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&" + extra
+	if s.cfg.VFS != "" {
+		q += "&vfs=" + url.QueryEscape(s.cfg.VFS)
+	}
+	return (&url.URL{Scheme: "file", OmitHost: true, Path: s.cfg.Path, RawQuery: q}).String()
+}
+
+// prepareFile makes the folder and the file with owner-only modes, and says plainly when it
+// cannot.
+func prepareFile(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("the data folder %s cannot be made: %w. Choose another with --data, or give yourself the right to write there", filepath.Dir(path), err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("the database %s cannot be opened for writing: %w. Choose another folder with --data, or give yourself the right to write there", path, err)
+	}
+	return f.Close()
+}
+
+func (s *Store) explainOpen(err error) error {
+	switch s.d.classify(err) {
+	case faultCorrupt:
+		return fmt.Errorf("%s is damaged or is not a Handclasp database (%w). Nothing was changed. Restore a backup, or move the file away to begin anew", s.cfg.Path, err)
+	case faultReadOnly:
+		return fmt.Errorf("%s or its folder cannot be written (%w). Choose another folder with --data, or give yourself the right to write there", s.cfg.Path, err)
+	case faultFull:
+		return fmt.Errorf("the disk that holds %s is full (%w). Make room and start again; nothing was changed", s.cfg.Path, err)
+	}
+	return fmt.Errorf("open database %s: %w", s.cfg.Path, err)
+}
+
+// sqliteConn is one connection with its prepared statements.
+type sqliteConn struct {
+	c     *sql.Conn
+	stmts map[string]*sql.Stmt
+}
+
+func openConn(ctx context.Context, db *sql.DB) (*sqliteConn, error) {
+	c, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &sqliteConn{c: c, stmts: map[string]*sql.Stmt{}}, nil
+}
+
+func (c *sqliteConn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	if st, ok := c.stmts[query]; ok {
+		return st, nil
+	}
+	st, err := c.c.PrepareContext(ctx, sqliteSQL(query))
+	if err != nil {
+		return nil, err
+	}
+	c.stmts[query] = st
+	return st, nil
+}
+
+func (c *sqliteConn) exec(ctx context.Context, query string, args []any) error {
+	st, err := c.prepare(ctx, query)
+	if err != nil {
+		return err
+	}
+	_, err = st.ExecContext(ctx, args...)
+	return err
+}
+
+func (c *sqliteConn) execOne(ctx context.Context, query string, args []any) error {
+	st, err := c.prepare(ctx, query)
+	if err != nil {
+		return err
+	}
+	res, err := st.ExecContext(ctx, args...)
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || n != 1 {
+		return errors.Join(errNotOne, err)
+	}
+	return nil
+}
+
+func (c *sqliteConn) query(ctx context.Context, query string, args []any) (rows, error) {
+	st, err := c.prepare(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return st.QueryContext(ctx, args...)
+}
+
+func (c *sqliteConn) begun(context.Context) (time.Time, error) {
+	return time.Time{}, errors.New("a SQLite transaction has its time from the start")
+}
+
+// control runs a transaction statement.
+func (c *sqliteConn) control(ctx context.Context, query string) error { return c.exec(ctx, query, nil) }
+
+func (c *sqliteConn) close() {
+	for _, st := range c.stmts {
+		_ = st.Close()
+	}
+	_ = c.c.Close()
+}
+
+// drop closes the driver's connection, so that nothing of a broken transaction is reused.
+func (c *sqliteConn) drop() {
+	for _, st := range c.stmts {
+		_ = st.Close()
+	}
+	_ = c.c.Raw(badConn)
+	_ = c.c.Close()
+}
+
+func (s *Store) readSQLite(ctx context.Context, fn func(*Tx) error) error {
+	var conn *sqliteConn
+	select {
+	case conn = <-s.readers:
+	case <-ctx.Done():
+		return databaseError{ctx.Err()}
+	}
+	defer func() { s.readers <- conn }()
+	run, cancel := context.WithTimeout(context.WithoutCancel(ctx), readDeadline)
+	defer cancel()
+	if conn.c == nil {
+		opened, err := openConn(run, s.rdb)
+		if err != nil {
+			return databaseError{err}
+		}
+		*conn = *opened
+	}
+	if err := conn.control(run, "BEGIN"); err != nil {
+		conn.forget()
+		return databaseError{err}
+	}
+	err := call(fn, &Tx{ctx: run, now: s.clock(), d: s.d, e: conn, s: s})
+	if end := conn.control(run, "ROLLBACK"); end != nil {
+		conn.forget()
+	}
+	return err
+}
+
+func (c *sqliteConn) forget() {
+	c.drop()
+	c.c, c.stmts = nil, nil
+}

@@ -1,0 +1,181 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"handclasp/internal/handoff"
+)
+
+// Tx is one transaction. It is used by one goroutine and only while the function that
+// received it runs. Its time is fixed when it begins.
+type Tx struct {
+	ctx context.Context
+	now time.Time
+	d   dialect
+	e   engine
+	s   *Store
+}
+
+// engine is what the two databases do differently inside a transaction.
+type engine interface {
+	// exec runs a write that returns nothing. PostgreSQL queues it until the next read or
+	// the commit, so an error of its may come from there.
+	exec(ctx context.Context, query string, args []any) error
+	// execOne is exec for a guarded write that must change exactly one row.
+	execOne(ctx context.Context, query string, args []any) error
+	query(ctx context.Context, query string, args []any) (rows, error)
+	// begun returns the time of the transaction, beginning it if need be.
+	begun(ctx context.Context) (time.Time, error)
+}
+
+// rows is what database/sql and pgx have in common.
+type rows interface {
+	Next() bool
+	Scan(dest ...any) error
+	Err() error
+	Close() error
+}
+
+// Now is the time of the transaction, to the microsecond, in UTC: the database's clock on
+// PostgreSQL. The zero time means that the database could not be asked; the transaction then
+// fails as a whole.
+func (tx *Tx) Now() time.Time {
+	if tx.now.IsZero() {
+		now, err := tx.e.begun(tx.ctx)
+		if err != nil {
+			return time.Time{}
+		}
+		tx.now = tick(now)
+	}
+	return tx.now
+}
+
+func tick(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+func (tx *Tx) exec(query string, args ...any) error {
+	if err := tx.e.exec(tx.ctx, query, args); err != nil {
+		return databaseError{err}
+	}
+	return nil
+}
+
+func (tx *Tx) execOne(query string, args ...any) error {
+	if err := tx.e.execOne(tx.ctx, query, args); err != nil {
+		return databaseError{err}
+	}
+	return nil
+}
+
+// each runs query and calls scan for every row.
+func (tx *Tx) each(query string, args []any, scan func(rows) error) error {
+	r, err := tx.e.query(tx.ctx, query, args)
+	if err != nil {
+		return databaseError{err}
+	}
+	for r.Next() {
+		if err := scan(r); err != nil {
+			_ = r.Close()
+			return databaseError{err}
+		}
+	}
+	if err := errors.Join(r.Err(), r.Close()); err != nil {
+		return databaseError{err}
+	}
+	return nil
+}
+
+// one is a query for a single row.
+type one struct {
+	tx    *Tx
+	query string
+	args  []any
+}
+
+func (tx *Tx) row(query string, args ...any) one { return one{tx, query, args} }
+
+// scan reads the row; [sql.ErrNoRows] when there is none.
+func (o one) scan(dest ...any) error {
+	found := false
+	err := o.tx.each(o.query, o.args, func(r rows) error {
+		if found {
+			return nil
+		}
+		found = true
+		return r.Scan(dest...)
+	})
+	if err != nil {
+		return err
+	}
+	if !found {
+		return sql.ErrNoRows
+	}
+	return nil
+}
+
+// Times are microseconds since 1970 in the database, 0 for none.
+
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func timeOf(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// jsonText renders v for a JSON column; nothing is the empty text.
+func jsonText(v any) string {
+	switch v := v.(type) {
+	case json.RawMessage:
+		return string(v)
+	case []string:
+		if len(v) == 0 {
+			return ""
+		}
+	case []handoff.Artifact:
+		if len(v) == 0 {
+			return ""
+		}
+	}
+	b, err := json.Marshal(v)
+	if err != nil || string(b) == "null" {
+		return ""
+	}
+	return string(b)
+}
+
+// jsonValue reads a JSON column into dest; an empty one leaves dest alone.
+func jsonValue(column, text string, dest any) error {
+	if text == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(text), dest); err != nil {
+		return fmt.Errorf("column %s holds broken JSON: %w", column, err)
+	}
+	return nil
+}
+
+// notFound turns the absence of a row into the answer for what does not exist.
+func notFound(err error, noun, id string) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return handoff.NotFound(noun, id)
+	}
+	return err
+}
