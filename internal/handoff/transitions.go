@@ -319,8 +319,12 @@ func (h *Handoff) Reassign(actor Actor, to *Agent, reason string, now time.Time)
 
 // DependencyEnded tells h that one of its dependencies reached a terminal state. The event is
 // [EventUnblocked] when that was the last one to wait for, [EventDependencyFailed] when it
-// failed, and [Repeated] when others are still pending.
+// failed, and [Repeated] when others are still pending. One that has ended itself stays as it
+// is: that is [Repeated] too.
 func (h *Handoff) DependencyEnded(s State, now time.Time) EventType {
+	if h.State.Terminal() {
+		return Repeated
+	}
 	h.DepsPending--
 	if s != Completed {
 		h.DepsFailed++

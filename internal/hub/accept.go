@@ -41,7 +41,7 @@ func (h *Hub) Accept(ctx context.Context, call Call, in AcceptInput) (Thread, er
 		if err != nil {
 			return err
 		}
-		if found && (row.Holder != call.Actor.ID || row.Epoch != effect.Epoch || row.State == handoff.Open) {
+		if found && !claimStands(&row, call.Actor, effect.Epoch) {
 			return handoff.Refuse(handoff.CodeLeaseLost, "the claim that this call made before no longer stands", "Look at the thread with view_thread; if it is pending again, accept_handoff with a new key takes it anew.")
 		}
 		if !found {
@@ -64,6 +64,16 @@ func (h *Hub) Accept(ctx context.Context, call Call, in AcceptInput) (Thread, er
 		return c.clear(call.Actor, seen)
 	})
 	return t, err
+}
+
+// claimStands reports whether the actor holds, or completed, what it claimed at the epoch. Only
+// then does it see the payload again.
+func claimStands(row *handoff.Handoff, actor handoff.Actor, epoch int) bool {
+	switch row.State {
+	case handoff.Claimed, handoff.Verifying, handoff.Completed:
+		return row.Holder == actor.ID && row.Epoch == epoch
+	}
+	return false
 }
 
 func (c *change) claim(was, row *handoff.Handoff, lease time.Duration) error {

@@ -180,7 +180,13 @@ func (c *change) take(id string) (was, now handoff.Handoff, err error) {
 	if err := c.visible(&now); err != nil {
 		return was, now, err
 	}
-	return was, now, c.lapse(&was, &now)
+	if err := c.lapse(&was, &now); err != nil || now.EventSeq == was.EventSeq {
+		return was, now, err
+	}
+	// At once, because a verb that finds nothing left to do writes no row, and then events would
+	// be committed that the row does not count.
+	err = c.UpdateHandoff(&was, &now)
+	return now, now, err
 }
 
 // lapse writes down what the clock did to a handoff: its lease or its deadline passed.
@@ -357,4 +363,13 @@ func onceValue[T any](load func(context.Context) (T, error)) func(context.Contex
 func isCode(err error, code handoff.Code) bool {
 	var e *handoff.Error
 	return errors.As(err, &e) && e.Code == code
+}
+
+// WithTraceParent gives the call the trace context that came with it, if that is well formed
+// (W3C Trace Context, traceparent).
+func (c Call) WithTraceParent(traceparent string) Call {
+	if telemetry.ValidTraceParent(traceparent) {
+		c.TraceParent = traceparent
+	}
+	return c
 }

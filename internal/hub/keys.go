@@ -246,3 +246,6 @@ func (h *Hub) Session(ctx context.Context, token string) (handoff.Actor, error) 
 	}
 	return h.AuthenticateKeyID(ctx, keyID)
 }
+
+// IsUnauthenticated reports whether err says that a credential does not count.
+func IsUnauthenticated(err error) bool { return isCode(err, handoff.CodeUnauthenticated) }

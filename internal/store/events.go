@@ -49,7 +49,7 @@ func (tx *Tx) Events(cursor string, limit int) ([]handoff.Event, string, error) 
 	}
 	where := "(xact, id) > ($1, $2) AND " + tx.d.settled() + " ORDER BY xact, id"
 	if orderEventsByID {
-		where = "$1 = $1 AND id > $2 ORDER BY id"
+		where = "CAST($1 AS bigint) >= 0 AND id > $2 ORDER BY id"
 	}
 	var list []handoff.Event
 	err = tx.each(`SELECT xact, id, type, handoff_id, seq, actor_id, subject_id, state, epoch, trace_id, at FROM events WHERE `+where+" LIMIT $3",

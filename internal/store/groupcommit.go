@@ -43,10 +43,11 @@ type committer struct {
 	stopped chan struct{}
 	quit    chan struct{}
 	once    sync.Once
+	work    time.Duration // maxBatchWork; tests take their time
 }
 
 func newCommitter(s *Store, open func(context.Context) (*sqliteConn, error)) *committer {
-	c := &committer{s: s, open: open, jobs: make(chan *job, maxBatch), stopped: make(chan struct{}), quit: make(chan struct{})}
+	c := &committer{s: s, open: open, jobs: make(chan *job, maxBatch), stopped: make(chan struct{}), quit: make(chan struct{}), work: maxBatchWork}
 	go c.run()
 	return c
 }
@@ -140,7 +141,7 @@ func (c *committer) batch(conn *sqliteConn, first *job) bool {
 		err, poison = c.runOne(ctx, conn, j)
 		answers = append(answers, answer{j, err})
 		j = nil
-		if len(answers) < maxBatch && time.Since(began) < maxBatchWork {
+		if len(answers) < maxBatch && time.Since(began) < c.work {
 			select {
 			case j = <-c.jobs:
 			default:
@@ -150,8 +151,7 @@ func (c *committer) batch(conn *sqliteConn, first *job) bool {
 	outcome := "nothing was written"
 	if poison == nil {
 		acknowledgeEarly(answers)
-		if poison = conn.control(ctx, "COMMIT"); poison != nil && c.s.d.classify(poison) != faultFull {
-			// The commit may have reached the disk although its fsync failed.
+		if poison = conn.control(ctx, "COMMIT"); poison != nil && !commitRefused(poison) {
 			outcome = "it is not known whether the call took effect"
 		}
 	}
@@ -177,26 +177,32 @@ func (c *committer) runOne(ctx context.Context, conn *sqliteConn, j *job) (err, 
 	if err := conn.control(ctx, "SAVEPOINT f"); err != nil {
 		return nil, err
 	}
-	tx := &Tx{ctx: ctx, now: c.s.clock(), d: c.s.d, e: conn, s: c.s}
-	if err = call(j.fn, tx); err != nil {
-		if poison = conn.control(ctx, "ROLLBACK TO f"); poison != nil {
-			return err, errors.Join(poison, err)
-		}
+	err = call(j.fn, &Tx{ctx: ctx, now: c.s.clock(), d: c.s.d, e: conn, s: c.s})
+	if err != nil {
+		poison = conn.control(ctx, "ROLLBACK TO f")
 	}
-	if poison = conn.control(ctx, "RELEASE f"); poison != nil && !ignoreFailedRelease {
-		return err, errors.Join(poison, err)
+	if poison == nil {
+		poison = conn.control(ctx, "RELEASE f")
 	}
-	return err, nil
+	if poison == nil || ignoreFailedRelease {
+		return err, nil
+	}
+	return err, errors.Join(poison, err)
 }
 
-// call runs fn and turns its panic into an error, so that one caller's fault stays its own.
+// call runs fn and turns its panic into an error, so that one caller's fault stays its own. A
+// fault of the database is the outcome even where fn swallowed it or drew its own conclusion.
 func call(fn func(*Tx) error, tx *Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic in a write: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return fn(tx)
+	err = fn(tx)
+	if tx.broken != nil && !isFault(err) {
+		return tx.broken
+	}
+	return err
 }
 
 func (s *Store) clock() time.Time {

@@ -144,3 +144,14 @@ func (s *Store) hear(ctx context.Context, heard func([]string), lost func()) err
 		}
 	})
 }
+
+// flush sends what was published and not yet sent: a command that ends at once relies on it.
+func (s *Store) flush() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	for _, m := range s.out.take() {
+		if _, err := s.db.ExecContext(ctx, "SELECT pg_notify($1, $2)", channel, m); err != nil {
+			return // the others look again by themselves
+		}
+	}
+}

@@ -65,8 +65,10 @@ func (t *pgTx) exec(_ context.Context, query string, args []any) error {
 	return nil
 }
 
+// execOne makes the server itself refuse a guarded write that misses: it may travel together
+// with COMMIT, and then it is too late to look at the number of rows.
 func (t *pgTx) execOne(_ context.Context, query string, args []any) error {
-	t.queue.Queue(query, args...)
+	t.queue.Queue("WITH guarded AS ("+query+" RETURNING 1) SELECT 1 / (CASE WHEN count(*) = 1 THEN 1 ELSE 0 END) FROM guarded", args...)
 	t.one = append(t.one, true)
 	return nil
 }
@@ -102,12 +104,12 @@ func (t *pgTx) send(ctx context.Context, add func(*pgx.Batch)) (pgx.BatchResults
 // check reads the answers of queued writes.
 func check(results pgx.BatchResults, one []bool) error {
 	for _, exactly := range one {
-		tag, err := results.Exec()
-		if err != nil {
+		if _, err := results.Exec(); err != nil {
+			var pg *pgconn.PgError
+			if exactly && errors.As(err, &pg) && pg.Code == "22012" { // division by zero
+				err = errors.Join(errNotOne, err)
+			}
 			return errors.Join(err, results.Close())
-		}
-		if exactly && tag.RowsAffected() != 1 {
-			return errors.Join(errNotOne, results.Close())
 		}
 	}
 	return nil
@@ -163,10 +165,23 @@ func (t *pgTx) commit(ctx context.Context) error {
 		return err
 	}
 	if tag.String() != "COMMIT" {
-		return fmt.Errorf("the transaction ended with %s instead of COMMIT", tag)
+		return fmt.Errorf("%w: the transaction ended with %s", errRolledBack, tag)
 	}
 	t.open = false
 	return nil
+}
+
+var errRolledBack = errors.New("rolled back instead of committed")
+
+// surelyRolledBack reports whether a commit that failed with err certainly did not happen:
+// nothing was sent, or the server refused it and lives on. FATAL and PANIC, and a connection
+// that broke, leave that open.
+func surelyRolledBack(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.SeverityUnlocalized == "ERROR"
+	}
+	return pgconn.SafeToRetry(err) || errors.Is(err, errRolledBack)
 }
 
 // pgRows closes its batch with the rows.
@@ -185,17 +200,17 @@ func (s *Store) writePostgres(ctx context.Context, fn func(*Tx) error) error {
 	run, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeDeadline)
 	defer cancel()
 	for try := 0; ; try++ {
-		committing, err := s.attempt(run, "BEGIN", fn)
+		unknown, err := s.attempt(run, "BEGIN", fn)
 		if err == nil {
 			return nil
 		}
 		switch kind := s.d.classify(err); {
-		case committing && kind == faultGone:
+		case unknown:
 			return handoff.Unavailable("the database was lost while it committed; it is not known whether the call took effect", err)
 		case kind == faultConflict, kind == faultUnique:
 			// A unique violation means that another call with the same key was faster: read
 			// again, and find what it wrote.
-		case kind == faultGone && !committing && try < 2:
+		case kind == faultGone && try < 2:
 			// The pool may hand out a connection that died since; nothing was written yet.
 		default:
 			return err
@@ -220,9 +235,9 @@ func (s *Store) readPostgres(ctx context.Context, fn func(*Tx) error) error {
 	}
 }
 
-// attempt runs one transaction on one connection. committing tells whether the failure came
-// when everything had been sent with COMMIT, so that the outcome may be unknown.
-func (s *Store) attempt(ctx context.Context, begin string, fn func(*Tx) error) (committing bool, err error) {
+// attempt runs one transaction on one connection. unknown tells that it failed in a way that
+// leaves open whether it was committed.
+func (s *Store) attempt(ctx context.Context, begin string, fn func(*Tx) error) (unknown bool, err error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return false, databaseError{err}
@@ -241,12 +256,8 @@ func (s *Store) attempt(ctx context.Context, begin string, fn func(*Tx) error) (
 		if err = t.commit(ctx); err == nil {
 			return false, nil
 		}
+		unknown = !surelyRolledBack(err)
 		err = databaseError{err}
-		committing = true
-		var pgErr *pgconn.PgError
-		if errors.As(err, &pgErr) && pgErr.Code[:2] != "57" {
-			committing = false // the server said no: it is rolled back
-		}
 	}
 	if t.open {
 		rollback, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
@@ -255,5 +266,5 @@ func (s *Store) attempt(ctx context.Context, begin string, fn func(*Tx) error) (
 			_ = conn.Raw(badConn)
 		}
 	}
-	return committing, err
+	return unknown, err
 }

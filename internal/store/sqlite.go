@@ -10,7 +10,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ncruces/go-sqlite3"
 	_ "github.com/ncruces/go-sqlite3/driver" // registers "sqlite3"
+
+	"handclasp/internal/handoff"
 )
 
 // sqliteReaders is how many snapshots may be read at once. Two cores gain nothing from more.
@@ -45,7 +48,7 @@ func (s *Store) openSQLite(ctx context.Context) error {
 
 // dsn puts busy_timeout first: switching to WAL may itself have to wait.
 func (s *Store) dsn(extra string) string {
-	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&" + extra
+	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&_pragma=temp_store(memory)&" + extra
 	if s.cfg.VFS != "" {
 		q += "&vfs=" + url.QueryEscape(s.cfg.VFS)
 	}
@@ -149,6 +152,13 @@ func (c *sqliteConn) close() {
 	_ = c.c.Close()
 }
 
+// commitRefused reports whether a COMMIT that failed with err certainly did not happen: its
+// last frame found no room, so it is not whole. After a failed fsync it may be on the disk all
+// the same.
+func commitRefused(err error) bool {
+	return sqlite{}.classify(err) == faultFull && !errors.Is(err, sqlite3.IOERR_FSYNC) && !errors.Is(err, sqlite3.IOERR_DIR_FSYNC)
+}
+
 // drop closes the driver's connection, so that nothing of a broken transaction is reused.
 func (c *sqliteConn) drop() {
 	for _, st := range c.stmts {
@@ -162,8 +172,10 @@ func (s *Store) readSQLite(ctx context.Context, fn func(*Tx) error) error {
 	var conn *sqliteConn
 	select {
 	case conn = <-s.readers:
+	case <-s.closed:
+		return errClosed
 	case <-ctx.Done():
-		return databaseError{ctx.Err()}
+		return handoff.Unavailable("the call was cancelled", ctx.Err())
 	}
 	defer func() { s.readers <- conn }()
 	run, cancel := context.WithTimeout(context.WithoutCancel(ctx), readDeadline)
@@ -184,6 +196,16 @@ func (s *Store) readSQLite(ctx context.Context, fn func(*Tx) error) error {
 		conn.forget()
 	}
 	return err
+}
+
+// closeReaders waits for the reads under way and closes their connections; they would keep the
+// files open otherwise, for the pool does not know them as idle.
+func (s *Store) closeReaders() {
+	for range sqliteReaders {
+		if conn := <-s.readers; conn.c != nil {
+			conn.close()
+		}
+	}
 }
 
 func (c *sqliteConn) forget() {

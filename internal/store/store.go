@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"handclasp/internal/handoff"
@@ -44,6 +45,9 @@ type Store struct {
 	d     dialect
 	epoch string // of event cursors; see events.go
 
+	closing sync.Once
+	closed  chan struct{}
+
 	// SQLite
 	group   *committer
 	readers chan *sqliteConn
@@ -66,7 +70,7 @@ const (
 // Open opens the database, creates or migrates its schema, and refuses one that a newer
 // program has written. Errors are sentences for an operator.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
-	s := &Store{cfg: cfg, log: cfg.Log}
+	s := &Store{cfg: cfg, log: cfg.Log, closed: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -95,18 +99,35 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Close ends the writer after the writes that were taken, and closes every connection.
+// Close ends the writer after the writes that were taken, waits for the reads under way, and
+// closes every connection. Whoever comes later is told that the hub is shutting down.
 func (s *Store) Close() error {
-	if s.group != nil {
-		s.group.stop()
-	}
 	var errs []error
-	for _, db := range []*sql.DB{s.rdb, s.wdb, s.db} {
-		if db != nil {
-			errs = append(errs, db.Close())
+	s.closing.Do(func() {
+		close(s.closed)
+		if s.group != nil {
+			s.group.stop()
 		}
-	}
+		if s.readers != nil {
+			s.closeReaders()
+		}
+		for _, db := range []*sql.DB{s.rdb, s.wdb, s.db} {
+			if db != nil {
+				errs = append(errs, db.Close())
+			}
+		}
+	})
 	return errors.Join(errs...)
+}
+
+// isClosed reports whether Close was called.
+func (s *Store) isClosed() bool {
+	select {
+	case <-s.closed:
+		return true
+	default:
+		return false
+	}
 }
 
 // Kind is "sqlite" or "postgres".
@@ -126,6 +147,9 @@ func (s *Store) Write(ctx context.Context, fn func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return handoff.Unavailable("the call was cancelled before anything was written", err)
 	}
+	if s.isClosed() {
+		return errClosed
+	}
 	var err error
 	if s.group != nil {
 		err = s.group.do(ctx, fn)
@@ -139,6 +163,9 @@ func (s *Store) Write(ctx context.Context, fn func(*Tx) error) error {
 func (s *Store) Read(ctx context.Context, fn func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return handoff.Unavailable("the call was cancelled", err)
+	}
+	if s.isClosed() {
+		return errClosed
 	}
 	var err error
 	if s.readers != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"handclasp/internal/handoff"
@@ -19,6 +20,19 @@ type Tx struct {
 	d   dialect
 	e   engine
 	s   *Store
+	// broken is the first fault that the database reported in this transaction.
+	broken error
+}
+
+// fault notes that the database failed. From then on the transaction runs nothing more and
+// cannot commit, even if its function goes on as if nothing had happened: SQLite may have
+// rolled everything back and would run what follows on its own, and PostgreSQL's queue is
+// gone.
+func (tx *Tx) fault(err error) error {
+	if tx.broken == nil {
+		tx.broken = databaseError{err}
+	}
+	return tx.broken
 }
 
 // engine is what the two databases do differently inside a transaction.
@@ -45,9 +59,10 @@ type rows interface {
 // PostgreSQL. The zero time means that the database could not be asked; the transaction then
 // fails as a whole.
 func (tx *Tx) Now() time.Time {
-	if tx.now.IsZero() {
+	if tx.now.IsZero() && tx.broken == nil {
 		now, err := tx.e.begun(tx.ctx)
 		if err != nil {
+			_ = tx.fault(err)
 			return time.Time{}
 		}
 		tx.now = tick(now)
@@ -58,35 +73,50 @@ func (tx *Tx) Now() time.Time {
 func tick(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
 func (tx *Tx) exec(query string, args ...any) error {
+	if tx.broken != nil {
+		return tx.broken
+	}
 	if err := tx.e.exec(tx.ctx, query, args); err != nil {
-		return databaseError{err}
+		return tx.fault(err)
 	}
 	return nil
 }
 
 func (tx *Tx) execOne(query string, args ...any) error {
+	if tx.broken != nil {
+		return tx.broken
+	}
 	if err := tx.e.execOne(tx.ctx, query, args); err != nil {
-		return databaseError{err}
+		return tx.fault(err)
 	}
 	return nil
 }
 
 // each runs query and calls scan for every row.
 func (tx *Tx) each(query string, args []any, scan func(rows) error) error {
+	if tx.broken != nil {
+		return tx.broken
+	}
 	r, err := tx.e.query(tx.ctx, query, args)
 	if err != nil {
-		return databaseError{err}
+		return tx.fault(err)
 	}
-	for r.Next() {
-		if err := scan(r); err != nil {
-			_ = r.Close()
-			return databaseError{err}
-		}
-	}
-	if err := errors.Join(r.Err(), r.Close()); err != nil {
-		return databaseError{err}
+	if err := readAll(r, scan); err != nil {
+		return tx.fault(err)
 	}
 	return nil
+}
+
+// readAll reads r to its end and closes it, also when scan panics: open rows would keep the
+// connection busy for whoever comes next.
+func readAll(r rows, scan func(rows) error) (err error) {
+	defer func() { err = errors.Join(err, r.Close()) }()
+	for r.Next() {
+		if err := scan(r); err != nil {
+			return err
+		}
+	}
+	return r.Err()
 }
 
 // one is a query for a single row.
@@ -140,7 +170,8 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// jsonText renders v for a JSON column; nothing is the empty text.
+// jsonText renders v for a JSON column; nothing is the empty text. Raw JSON inside v keeps its
+// literals as they came, so that what is read back compares equal to what was sent.
 func jsonText(v any) string {
 	switch v := v.(type) {
 	case json.RawMessage:
@@ -154,11 +185,17 @@ func jsonText(v any) string {
 			return ""
 		}
 	}
-	b, err := json.Marshal(v)
-	if err != nil || string(b) == "null" {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	text := ""
+	if enc.Encode(v) == nil {
+		text = strings.TrimSuffix(b.String(), "\n")
+	}
+	if text == "null" {
 		return ""
 	}
-	return string(b)
+	return text
 }
 
 // jsonValue reads a JSON column into dest; an empty one leaves dest alone.

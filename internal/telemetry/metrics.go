@@ -3,6 +3,8 @@
 package telemetry
 
 import (
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
@@ -28,6 +30,8 @@ type Metrics struct {
 	HTTPSeconds *prometheus.HistogramVec
 	// ToolCalls counts MCP tool calls by tool and code ("ok" for a success).
 	ToolCalls *prometheus.CounterVec
+
+	served atomic.Uint64
 }
 
 // New makes the series on a registry of their own, with those of the Go runtime and the
@@ -68,3 +72,9 @@ func New() *Metrics {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
+
+// Served is how many requests were answered so far.
+func (m *Metrics) Served() uint64 { return m.served.Load() }
+
+// CountServed counts one answered request.
+func (m *Metrics) CountServed() { m.served.Add(1) }

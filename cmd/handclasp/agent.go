@@ -1,0 +1,219 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"handclasp/internal/config"
+	"handclasp/internal/hub"
+	"handclasp/internal/restapi"
+)
+
+type agentCmd struct {
+	Add     agentAddCmd     `cmd:"" help:"Register an agent and show its key, once."`
+	List    agentListCmd    `cmd:"" help:"List the agents."`
+	Disable agentDisableCmd `cmd:"" help:"Turn an agent off: its keys stop at once."`
+	Enable  agentEnableCmd  `cmd:"" help:"Turn a disabled agent on again."`
+	Key     agentKeyCmd     `cmd:"" help:"The keys of an agent."`
+}
+
+// output is the --json flag that every operator command has.
+type output struct {
+	JSON bool `help:"Print one JSON document on stdout and nothing else."`
+}
+
+type agentAddCmd struct {
+	config.Where `embed:""`
+	output       `embed:""`
+	Handle       string   `arg:"" help:"name@team, or a bare name."`
+	Name         string   `help:"Display name. Default: the handle."`
+	Email        string   `help:"Address of the person behind it."`
+	Role         string   `help:"Such as backend."`
+	Skill        []string `help:"May be repeated." sep:"none"`
+	Repo         []string `help:"A repository it owns; may be repeated." sep:"none"`
+	Capability   []string `help:"May be repeated; added to the catalog." sep:"none"`
+	Tag          []string `help:"key=value; may be repeated; added to the catalog." sep:"none" placeholder:"KEY=VALUE"`
+	Unlisted     bool     `help:"Keep it out of public listings."`
+	KeyLabel     string   `help:"What the key is for, such as the machine it is on."`
+}
+
+func (c *agentAddCmd) Run(e *env) error {
+	tags := map[string][]string{}
+	for _, t := range c.Tag {
+		key, value, ok := strings.Cut(t, "=")
+		if !ok || key == "" || value == "" {
+			return usageError{fmt.Errorf("--tag: %q came; key=value is accepted, such as team=platform", t)}
+		}
+		tags[key] = append(tags[key], value)
+	}
+	return operate(e, &c.Where, func(o *operatorClient) error {
+		var k restapi.NewKey
+		if err := o.post("/operator/agents", hub.AgentInput{
+			Handle: c.Handle, Name: c.Name, Email: c.Email, Role: c.Role, Skills: c.Skill, Repos: c.Repo,
+			Capabilities: c.Capability, Tags: tags, Unlisted: c.Unlisted, KeyLabel: c.KeyLabel,
+		}, &k); err != nil {
+			return err
+		}
+		return c.showKey(e, k, "registered "+k.Handle)
+	})
+}
+
+// showKey shows a key at the one moment it can be.
+func (o output) showKey(e *env, k restapi.NewKey, what string) error {
+	if o.JSON {
+		return printJSON(e, k)
+	}
+	_, err := fmt.Fprintf(e.stdout, "%s\nkey id   %s\nAPI key  %s\n\nThe key is shown this once. Give it to the agent's MCP client as: Authorization: Bearer <API key>\n", what, k.KeyID, k.APIKey)
+	return err
+}
+
+type agentListCmd struct {
+	config.Where `embed:""`
+	output       `embed:""`
+}
+
+func (c *agentListCmd) Run(e *env) error {
+	return operate(e, &c.Where, func(o *operatorClient) error {
+		var out struct {
+			Agents []restapi.Agent `json:"agents"`
+		}
+		if err := o.get("/operator/agents", &out); err != nil {
+			return err
+		}
+		if c.JSON {
+			return printJSON(e, out)
+		}
+		return table(e, "HANDLE\tNAME\tROLE\tSTATUS\tLAST SEEN", len(out.Agents), func(i int) string {
+			a := out.Agents[i]
+			return strings.Join([]string{a.Handle, a.Name, a.Role, a.Status, orDash(a.LastSeenAt)}, "\t")
+		})
+	})
+}
+
+type agentDisableCmd struct {
+	config.Where `embed:""`
+	output       `embed:""`
+	Handle       string `arg:""`
+}
+
+func (c *agentDisableCmd) Run(e *env) error {
+	return setStatus(e, &c.Where, c.JSON, c.Handle, "disable", "disabled")
+}
+
+type agentEnableCmd struct {
+	config.Where `embed:""`
+	output       `embed:""`
+	Handle       string `arg:""`
+}
+
+func (c *agentEnableCmd) Run(e *env) error {
+	return setStatus(e, &c.Where, c.JSON, c.Handle, "enable", "enabled")
+}
+
+func setStatus(e *env, where *config.Where, asJSON bool, handle, verb, past string) error {
+	return operate(e, where, func(o *operatorClient) error {
+		var out map[string]any
+		if err := o.post("/operator/agents/"+escape(handle)+"/"+verb, nil, &out); err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(e, out)
+		}
+		_, err := fmt.Fprintln(e.stdout, past, handle)
+		return err
+	})
+}
+
+type agentKeyCmd struct {
+	List   keyListCmd   `cmd:"" help:"List the keys of an agent, without their secrets."`
+	Rotate keyRotateCmd `cmd:"" help:"Make a new key and revoke the others; shows it once."`
+	Revoke keyRevokeCmd `cmd:"" help:"End one key at once."`
+}
+
+type keyListCmd struct {
+	config.Where `embed:""`
+	output       `embed:""`
+	Handle       string `arg:""`
+}
+
+func (c *keyListCmd) Run(e *env) error {
+	return operate(e, &c.Where, func(o *operatorClient) error {
+		var out struct {
+			Keys []restapi.Key `json:"keys"`
+		}
+		if err := o.get("/operator/agents/"+escape(c.Handle)+"/keys", &out); err != nil {
+			return err
+		}
+		if c.JSON {
+			return printJSON(e, out)
+		}
+		return table(e, "KEY ID\tKEY\tLABEL\tCREATED\tLAST USED\tREVOKED", len(out.Keys), func(i int) string {
+			k := out.Keys[i]
+			return strings.Join([]string{k.KeyID, k.Hint, k.Label, k.CreatedAt, orDash(k.LastUsedAt), orDash(k.RevokedAt)}, "\t")
+		})
+	})
+}
+
+type keyRotateCmd struct {
+	config.Where `embed:""`
+	output       `embed:""`
+	Handle       string `arg:""`
+	Label        string `help:"What the key is for, such as the machine it is on."`
+	Keep         bool   `help:"Keep the other keys valid."`
+}
+
+func (c *keyRotateCmd) Run(e *env) error {
+	return operate(e, &c.Where, func(o *operatorClient) error {
+		path := "/operator/agents/" + escape(c.Handle) + "/keys/rotate"
+		what := "new key of " + c.Handle + "; the others are revoked"
+		if c.Keep {
+			path, what = "/operator/agents/"+escape(c.Handle)+"/keys", "another key of "+c.Handle
+		}
+		var k restapi.NewKey
+		if err := o.post(path, map[string]string{"label": c.Label}, &k); err != nil {
+			return err
+		}
+		return c.showKey(e, k, what)
+	})
+}
+
+type keyRevokeCmd struct {
+	config.Where `embed:""`
+	output       `embed:""`
+	KeyID        string `arg:"" name:"key-id" help:"As agent key list shows it."`
+}
+
+func (c *keyRevokeCmd) Run(e *env) error {
+	return operate(e, &c.Where, func(o *operatorClient) error {
+		var out map[string]any
+		if err := o.post("/operator/keys/"+escape(c.KeyID)+"/revoke", nil, &out); err != nil {
+			return err
+		}
+		if c.JSON {
+			return printJSON(e, out)
+		}
+		_, err := fmt.Fprintln(e.stdout, "revoked", c.KeyID)
+		return err
+	})
+}
+
+func table(e *env, header string, rows int, row func(i int) string) error {
+	w := tabwriter.NewWriter(e.stdout, 0, 4, 2, ' ', 0)
+	if _, err := fmt.Fprintln(w, header); err != nil {
+		return err
+	}
+	for i := range rows {
+		if _, err := fmt.Fprintln(w, row(i)); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+func orDash(s *string) string {
+	if s == nil {
+		return "–"
+	}
+	return *s
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"handclasp/internal/config"
+	"handclasp/internal/restapi"
+)
+
+type handoffCmd struct {
+	Draft draftCmd `cmd:"" help:"Drafts that wait for a person's word."`
+}
+
+type draftCmd struct {
+	List    draftListCmd    `cmd:"" help:"List undecided drafts, oldest first."`
+	Approve draftApproveCmd `cmd:"" help:"Approve a draft. The hub never applies it."`
+	Decline draftDeclineCmd `cmd:"" help:"Decline a draft, with a reason."`
+}
+
+type draftListCmd struct {
+	config.Where `embed:""`
+	output       `embed:""`
+}
+
+func (c *draftListCmd) Run(e *env) error {
+	return operate(e, &c.Where, func(o *operatorClient) error {
+		var out struct {
+			Drafts []restapi.Draft `json:"drafts"`
+		}
+		if err := o.get("/operator/drafts", &out); err != nil {
+			return err
+		}
+		if c.JSON {
+			return printJSON(e, out)
+		}
+		return table(e, "DRAFT\tTHREAD\tFILES\tCREATED", len(out.Drafts), func(i int) string {
+			d := out.Drafts[i]
+			return strings.Join([]string{d.DraftID, d.ThreadID, plain(strings.Join(d.TargetFiles, " ")), d.CreatedAt}, "\t")
+		})
+	})
+}
+
+type draftApproveCmd struct {
+	config.Where `embed:""`
+	output       `embed:""`
+	DraftID      string `arg:"" name:"draft-id"`
+	Reason       string `help:"A word to both sides."`
+}
+
+func (c *draftApproveCmd) Run(e *env) error {
+	return decide(e, &c.Where, c.JSON, c.DraftID, true, c.Reason)
+}
+
+type draftDeclineCmd struct {
+	config.Where `embed:""`
+	output       `embed:""`
+	DraftID      string `arg:"" name:"draft-id"`
+	Reason       string `help:"Why; both sides are told." required:""`
+}
+
+func (c *draftDeclineCmd) Run(e *env) error {
+	return decide(e, &c.Where, c.JSON, c.DraftID, false, c.Reason)
+}
+
+func decide(e *env, where *config.Where, asJSON bool, id string, approve bool, reason string) error {
+	return operate(e, where, func(o *operatorClient) error {
+		var d restapi.Draft
+		if err := o.post("/operator/drafts/"+escape(id)+"/decision", map[string]any{"approve": approve, "reason": reason}, &d); err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(e, d)
+		}
+		_, err := fmt.Fprintln(e.stdout, d.Status, d.DraftID)
+		return err
+	})
+}
+
+// plain makes text of others safe for a terminal: control characters could rewrite the screen.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,84 @@
+// Command handclasp is the hub, its operator's commands and a demonstration. Each subcommand
+// has a file of its own here; what they do is in internal/.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"handclasp/internal/config"
+)
+
+// cli is the command line; kong reads flags and their HANDCLASP_… twins into it.
+type cli struct {
+	Serve   serveCmd   `cmd:"" help:"Run the hub."`
+	Demo    demoCmd    `cmd:"" help:"Pass a handoff between two agents in a temporary hub, told step by step."`
+	Agent   agentCmd   `cmd:"" help:"Agents and their keys."`
+	Handoff handoffCmd `cmd:"" help:"The operator's hand on handoffs."`
+	Version versionCmd `cmd:"" help:"Show version, schema and protocol revisions."`
+}
+
+// env is what a command gets from its surroundings.
+type env struct {
+	ctx            context.Context
+	stdout, stderr io.Writer
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run carries out one command line: 0 for a success, 1 for a failure, 2 for bad usage.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var c cli
+	exited := -1
+	dataDefault, err := config.DefaultData()
+	if err != nil {
+		dataDefault = "none is known"
+	}
+	parser, err := kong.New(&c,
+		kong.Name("handclasp"),
+		kong.Description("A durable handoff hub for AI agents and people."),
+		kong.DefaultEnvars("HANDCLASP"),
+		kong.Vars{"data_default": dataDefault},
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { exited = code }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)
+	if err != nil {
+		fmt.Fprintln(stderr, "handclasp:", err)
+		return 1
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	k, err := parser.Parse(args)
+	if exited >= 0 { // --help printed what there is to say
+		return exited
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "handclasp: %v\nTry: handclasp --help\n", err)
+		return 2
+	}
+	if err := k.Run(&env{ctx: ctx, stdout: stdout, stderr: stderr}); err != nil {
+		fmt.Fprintln(stderr, "handclasp:", err)
+		var usage usageError
+		if errors.As(err, &usage) {
+			return 2
+		}
+		return 1
+	}
+	return 0
+}
+
+// usageError is a command line that says something impossible.
+type usageError struct{ error }

@@ -1,0 +1,105 @@
+// Package config turns flags and environment into one validated struct. Nothing else reads
+// the environment.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Where says which database a command works on. Every command takes it.
+type Where struct {
+	Data        string `help:"Folder for the embedded SQLite database. Default: ${data_default}." placeholder:"DIR" type:"path"`
+	DatabaseURL string `name:"database-url" help:"PostgreSQL instead of SQLite: postgres://user:password@host:5432/name." placeholder:"URL"`
+}
+
+// Serve is the configuration of a hub.
+type Serve struct {
+	Where `embed:""`
+
+	Listen       string   `help:"Address to listen on." default:"127.0.0.1:7433" placeholder:"HOST:PORT"`
+	PublicURL    string   `name:"public-url" help:"Address the hub is reached by. Default: http://<listen>." placeholder:"URL"`
+	AllowedHosts []string `name:"allowed-host" help:"A further Host header to answer; may be repeated." placeholder:"HOST"`
+
+	FeatureProposedActions bool `name:"feature-proposed-actions" help:"Accept propose_action." default:"true" negatable:""`
+
+	LimitCallsPerMinute int `name:"limit-calls-per-minute" help:"Calls per agent and minute; 0 for no limit." default:"600"`
+	LimitParkedCalls    int `name:"limit-parked-calls" help:"Waiting calls per agent." default:"64"`
+	LimitBodyBytes      int `name:"limit-body-bytes" help:"Size of a request body." default:"4194304"`
+	LimitPayloadBytes   int `name:"limit-payload-bytes" help:"Size of a message payload, at most 1 MiB." default:"65536"`
+	MaxDatabaseConns    int `name:"max-database-conns" help:"PostgreSQL connections of this node." default:"16"`
+
+	LogFormat string `name:"log-format" help:"text or json." enum:"text,json" default:"text"`
+	LogLevel  string `name:"log-level" help:"debug, info, warn or error; debug logs every request." enum:"debug,info,warn,error" default:"info"`
+}
+
+// Validate checks what the parser cannot, in sentences that say what to type instead.
+func (s *Serve) Validate() error {
+	host, port, err := net.SplitHostPort(s.Listen)
+	if err != nil || port == "" {
+		return fmt.Errorf("--listen: %q came; HOST:PORT is accepted, such as 127.0.0.1:7433", s.Listen)
+	}
+	_ = host
+	if s.PublicURL != "" {
+		u, err := url.Parse(s.PublicURL)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+			return fmt.Errorf("--public-url: %q came; an http or https address is accepted, such as https://hub.example.com", s.PublicURL)
+		}
+		s.PublicURL = strings.TrimRight(s.PublicURL, "/")
+	}
+	for _, n := range []struct {
+		flag       string
+		value, min int
+		max        int
+	}{
+		{"--limit-calls-per-minute", s.LimitCallsPerMinute, 0, 1 << 30},
+		{"--limit-parked-calls", s.LimitParkedCalls, 1, 1 << 20},
+		{"--limit-body-bytes", s.LimitBodyBytes, 64 << 10, 64 << 20},
+		{"--limit-payload-bytes", s.LimitPayloadBytes, 1 << 10, 1 << 20},
+		{"--max-database-conns", s.MaxDatabaseConns, 2, 1000},
+	} {
+		if n.value < n.min || n.value > n.max {
+			return fmt.Errorf("%s: %d came; %d to %d are accepted", n.flag, n.value, n.min, n.max)
+		}
+	}
+	return s.Where.Check()
+}
+
+// Check refuses two databases at once and fills in the default folder.
+func (w *Where) Check() error {
+	if w.DatabaseURL != "" {
+		if w.Data != "" {
+			return errors.New("--data and --database-url exclude each other: name the folder for SQLite, or the address of PostgreSQL")
+		}
+		if !strings.HasPrefix(w.DatabaseURL, "postgres://") && !strings.HasPrefix(w.DatabaseURL, "postgresql://") {
+			return errors.New("--database-url: postgres://user:password@host:5432/name is accepted (the value is not repeated here, it may hold a password)")
+		}
+		return nil
+	}
+	if w.Data == "" {
+		dir, err := DefaultData()
+		if err != nil {
+			return err
+		}
+		w.Data = dir
+	}
+	return nil
+}
+
+// DefaultData is the user's data folder for the hub (XDG Base Directory).
+func DefaultData() (string, error) {
+	base := os.Getenv("XDG_DATA_HOME")
+	if base == "" || !filepath.IsAbs(base) {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", errors.New("no home folder is known; name a data folder with --data")
+		}
+		base = filepath.Join(home, ".local", "share")
+	}
+	return filepath.Join(base, "handclasp"), nil
+}

@@ -1,0 +1,76 @@
+package mcpserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// budgets are the bytes of name, description and input schema that a toolset may take in a
+// model's context.
+var budgets = map[string]int{"team": 14_000}
+
+func TestGoldenToolsListIsReviewedAndWithinItsBudget(t *testing.T) {
+	t.Parallel()
+	for _, set := range Toolsets() {
+		tools := toolset(set)
+		if len(tools) > 15 {
+			t.Errorf("%s has %d tools, 15 are the limit", set, len(tools))
+		}
+		total := 0
+		var list []any
+		for i := range tools {
+			d := tools[i].definition()
+			in, err := json.Marshal(d.InputSchema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size := len(d.Name) + len(d.Description) + len(in)
+			total += size
+			t.Logf("%-24s %5d bytes", d.Name, size)
+			if len(d.Description) > 900 {
+				t.Errorf("the description of %s has %d characters, 900 are the limit", d.Name, len(d.Description))
+			}
+			list = append(list, d)
+		}
+		t.Logf("/mcp/%s: %d of %d bytes", set, total, budgets[set])
+		if total > budgets[set] {
+			t.Errorf("/mcp/%s takes %d bytes, %d are the limit", set, total, budgets[set])
+		}
+		golden(t, filepath.Join("testdata", "golden", "tools.json"), list)
+	}
+}
+
+func golden(t *testing.T, path string, v any) {
+	t.Helper()
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (make golden writes it)", err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("%s differs; if that is meant, run make golden and review its diff (-golden +now):\n%s", path, diff)
+	}
+}

@@ -1,0 +1,394 @@
+package mcpserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"time"
+
+	"handclasp/internal/handoff"
+	"handclasp/internal/hub"
+	"handclasp/internal/store"
+)
+
+// Inputs that are more than the hub's own input structs.
+
+type inboxArgs struct {
+	Status []string `json:"status"`
+	Since  string   `json:"since"`
+	Limit  int      `json:"limit"`
+	Cursor string   `json:"cursor"`
+	Role   string   `json:"role"`
+	Wait   int      `json:"wait_seconds"`
+}
+
+type acceptArgs struct {
+	ThreadID       string `json:"thread_id"`
+	SessionID      string `json:"session_id"`
+	Lease          int64  `json:"lease_seconds"`
+	IdempotencyKey string `json:"idempotency_key"`
+}
+
+type teammatesArgs struct {
+	Role   string `json:"role"`
+	Skill  string `json:"skill"`
+	Repo   string `json:"repo"`
+	Cursor string `json:"cursor"`
+}
+
+func parseTime(field, s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}, handoff.Invalid(field, handoff.Quote(s)+" came; an RFC 3339 time is accepted, such as 2026-11-30T12:00:00Z")
+	}
+	return t, nil
+}
+
+// Output schemas. They are open: a field that a later version adds breaks no client.
+
+func outputSchema(params []param) json.RawMessage {
+	return bytes.ReplaceAll(schema(params), []byte(`,"additionalProperties":false`), nil)
+}
+
+func partyOut(name string) param {
+	return object(name, "", str("handle", "").need(), str("name", "").need(), str("role", "").need())
+}
+
+// nullable is a string or null.
+func nullable(name, desc string) param { return raw(name, desc) }
+
+var (
+	provenanceOut = object("provenance", "Who wrote this, and how far to trust it.").open()
+	artifactsOut  = list("artifacts", "", object("", "").open())
+	draftOut      = object("", "", str("draft_id", "").need(), str("status", "drafted, approved, declined or superseded.").need(), str("from", "").need(),
+		str("suggested_diff", "").need(), str("description", ""), list("target_files", "", str("", "")), str("rationale", ""), str("reason", ""),
+		str("created_at", "").need(), str("decided_at", "")).open()
+	messageOut = object("", "", str("message_id", "").need(), integer("sequence_no", "", 1, math.MaxInt32).need(), str("from", "").need(), str("body", "").need(),
+		raw("payload", ""), artifactsOut.need(), boolean("expects_reply", ""), str("created_at", "").need(), provenanceOut.need()).open()
+	threadOut = []param{
+		str("thread_id", "").need(), str("door", "").need(), str("status", "").need(), str("intent", "").need(), partyOut("sender").need(), partyOut("recipient").need(),
+		str("summary", "First page only."), str("question", ""), artifactsOut, object("proposed_action", "").open(), list("drafts", "", draftOut),
+		object("metadata", "").open(), list("messages", "", messageOut).need(),
+		str("created_at", "").need(), str("recipient_fetched_at", ""), str("accepted_at", ""), str("completed_at", ""),
+		str("result_summary", ""), list("completion_artifacts", "", object("", "").open()), str("ended_reason", ""),
+		integer("claim_epoch", "", 0, math.MaxInt32).need(), str("lease_expires_at", ""), integer("next_sequence_no", "", 0, math.MaxInt32),
+		boolean("has_more", "").need(), boolean("idempotent_replay", ""), provenanceOut.need(),
+	}
+	endedOut = []param{
+		str("thread_id", "").need(), str("status", "").need(), str("completed_at", ""), boolean("verifying", "The result waits for its verdict."), boolean("idempotent_replay", ""),
+	}
+	blockOut = []param{str("handle", "").need(), boolean("blocked", "").need(), boolean("idempotent_replay", "")}
+)
+
+func replay(r *result, again bool) {
+	if again {
+		r.flag("idempotent_replay", true)
+	}
+}
+
+func endedResult(e hub.Ended, err error) (*result, error) {
+	if err != nil {
+		return nil, err
+	}
+	r := newResult()
+	r.token("thread_id", e.ThreadID)
+	r.token("status", e.Status)
+	r.time("completed_at", e.CompletedAt)
+	if e.Verifying {
+		r.flag("verifying", true)
+	}
+	replay(r, e.Replay)
+	return r, nil
+}
+
+func blockResult(b hub.BlockState, err error) (*result, error) {
+	if err != nil {
+		return nil, err
+	}
+	r := newResult()
+	r.token("handle", b.Handle)
+	r.flag("blocked", b.Blocked)
+	replay(r, b.Replay)
+	return r, nil
+}
+
+// party writes how an agent is shown. A display name is prose, unless it just repeats the
+// handle.
+func party(r *result, name lit, p hub.Party, own bool) {
+	r.object(name, func() {
+		r.token("handle", p.Handle)
+		displayName(r, p.Name, p.Handle, own)
+		r.prose("role", p.Role, own)
+	})
+}
+
+func displayName(r *result, name, handle string, own bool) {
+	if name == handle {
+		r.token("name", name)
+		return
+	}
+	r.prose("name", name, own)
+}
+
+func inboxResult(p *hub.Inbox) *result {
+	r := newResult()
+	r.head("%d handoffs, %d unread messages in all.", len(p.Items), p.UnreadTotal)
+	r.list("items", len(p.Items), 0, func(i int) { inboxItem(r, p, &p.Items[i]) })
+	r.num("unread_total", int64(p.UnreadTotal))
+	nullToken(r, "next_cursor", p.NextCursor)
+	return r
+}
+
+func nullToken(r *result, name lit, s string) {
+	if s == "" {
+		r.null(name)
+		return
+	}
+	r.token(name, s)
+}
+
+func inboxItem(r *result, p *hub.Inbox, item *store.InboxItem) {
+	h := &item.Handoff
+	own := h.Creator == p.Viewer.ID
+	r.token("thread_id", h.ID)
+	r.token("door", string(h.Door))
+	party(r, "sender", p.Parties[h.Creator], own)
+	party(r, "recipient", p.Parties[h.Recipient], h.Recipient == p.Viewer.ID)
+	r.prose("summary_preview", h.Preview, own)
+	r.token("intent", string(h.Intent))
+	r.token("status", h.State.TeamStatus())
+	r.num("unread_messages", int64(item.Unread))
+	news := make([]string, len(item.News))
+	for i, n := range item.News {
+		news[i] = string(n)
+	}
+	r.tokens("news", news)
+	r.time("created_at", h.CreatedAt)
+	r.time("updated_at", h.UpdatedAt)
+	if own {
+		r.time("recipient_fetched_at", h.FetchedAt)
+	}
+	r.from(provenance{Origin: origin(h), Sender: p.Parties[h.Creator].Handle, SenderVerified: true}, own)
+}
+
+// origin is where the text of a handoff comes from.
+func origin(h *handoff.Handoff) string {
+	if h.Door == handoff.DoorPool {
+		return "pool_creator"
+	}
+	return "teammate"
+}
+
+func teammatesResult(mates []hub.Teammate, cursor string) *result {
+	// The list is in the order of folded handles; the cursor is the last handle shown.
+	for cursor != "" && len(mates) > 0 && handoff.FoldHandle(mates[0].Handle) <= handoff.FoldHandle(cursor) {
+		mates = mates[1:]
+	}
+	r := newResult()
+	r.head("%d teammates.", len(mates))
+	written := r.list("teammates", len(mates), pageBytes/2, func(i int) {
+		m := &mates[i]
+		r.token("handle", m.Handle)
+		displayName(r, m.Name, m.Handle, false)
+		r.prose("role", m.Role, isToken(m.Role))
+		r.tokens("skills", m.Skills)
+		r.tokens("repos_owned", m.Repos)
+		if m.LastSeenAt.IsZero() {
+			r.null("last_seen_at")
+		} else {
+			r.time("last_seen_at", m.LastSeenAt)
+		}
+	})
+	if written < len(mates) {
+		r.token("next_cursor", mates[written-1].Handle)
+	}
+	return r
+}
+
+func threadResult(t *hub.Thread) *result {
+	h := &t.Handoff
+	r := newResult()
+	r.head("Thread %s is %s.", h.ID, h.State.TeamStatus())
+	threadHead(r, t)
+	if t.FirstPage {
+		threadBody(r, t)
+	}
+	r.list("messages", len(t.Messages), 0, func(i int) { message(r, t, &t.Messages[i]) })
+	if t.NextSequenceNo > 0 {
+		r.num("next_sequence_no", int64(t.NextSequenceNo))
+	}
+	r.flag("has_more", t.HasMore)
+	replay(r, t.Replay)
+	own := h.Creator == t.Viewer.ID
+	r.from(provenance{Origin: origin(h), Sender: t.Party(h.Creator).Handle, SenderVerified: true}, own)
+	return r
+}
+
+// threadHead is what stands on every page.
+func threadHead(r *result, t *hub.Thread) {
+	h := &t.Handoff
+	r.token("thread_id", h.ID)
+	r.token("door", string(h.Door))
+	r.token("status", h.State.TeamStatus())
+	r.token("intent", string(h.Intent))
+	party(r, "sender", t.Party(h.Creator), h.Creator == t.Viewer.ID)
+	party(r, "recipient", t.Party(h.Recipient), h.Recipient == t.Viewer.ID)
+	r.time("created_at", h.CreatedAt)
+	r.time("updated_at", h.UpdatedAt)
+	r.time("recipient_fetched_at", h.FetchedAt)
+	r.time("accepted_at", h.AcceptedAt)
+	r.time("completed_at", h.CompletedAt)
+	r.num("claim_epoch", int64(h.Epoch))
+	r.time("lease_expires_at", h.LeaseExpiresAt)
+}
+
+// threadBody is what stands on the first page only.
+func threadBody(r *result, t *hub.Thread) {
+	h := &t.Handoff
+	own := h.Creator == t.Viewer.ID
+	r.prose("summary", t.Summary.Body, own)
+	if h.Question != "" {
+		r.prose("question", h.Question, own)
+	}
+	r.records("artifacts", raws(t.Summary.Artifacts), own, "title")
+	if a := h.ProposedAction; a != nil {
+		r.object("proposed_action", func() {
+			r.prose("description", a.Description, own)
+			r.data("target_files", a.TargetFiles, own)
+			r.prose("rationale", a.Rationale, own)
+			if a.SuggestedDiff != "" {
+				r.data("suggested_diff", a.SuggestedDiff, own)
+			}
+		})
+	}
+	r.list("drafts", len(t.Drafts), 0, func(i int) { draft(r, t, &t.Drafts[i]) })
+	metadata := h.Metadata
+	if len(metadata) == 0 {
+		metadata = json.RawMessage("{}")
+	}
+	r.data("metadata", metadata, own || len(h.Metadata) == 0)
+	if h.ResultSummary != "" {
+		byMe := h.Holder == t.Viewer.ID
+		r.prose("result_summary", h.ResultSummary, byMe)
+		r.records("completion_artifacts", raws(h.CompletionArtifacts), byMe, "title")
+	} else {
+		r.list("completion_artifacts", 0, 0, nil)
+	}
+	if h.EndedReason != "" {
+		r.prose("ended_reason", h.EndedReason, h.EndedBy == t.Viewer.ID || h.EndedBy == handoff.System().ID)
+	}
+}
+
+func draft(r *result, t *hub.Thread, d *handoff.Draft) {
+	own := d.Author == t.Viewer.ID
+	r.token("draft_id", d.ID)
+	r.token("status", string(d.Status))
+	r.token("from", t.Party(d.Author).Handle)
+	// What the author left out was filled in from the action, which its sender wrote.
+	mixed := own && t.Handoff.Creator == t.Viewer.ID
+	r.prose("description", d.Description, mixed)
+	r.data("target_files", d.TargetFiles, mixed)
+	r.prose("rationale", d.Rationale, mixed)
+	r.data("suggested_diff", d.SuggestedDiff, own)
+	if d.Reason != "" {
+		r.prose("reason", d.Reason, d.DecidedBy == t.Viewer.ID)
+	}
+	r.time("created_at", d.CreatedAt)
+	r.time("decided_at", d.DecidedAt)
+	r.from(provenance{Origin: "teammate", Sender: t.Party(d.Author).Handle, SenderVerified: true}, own)
+}
+
+func message(r *result, t *hub.Thread, m *handoff.Message) {
+	own := m.Author == t.Viewer.ID
+	r.token("message_id", m.ID)
+	r.num("sequence_no", int64(m.SequenceNo))
+	r.token("from", t.Party(m.Author).Handle)
+	r.prose("body", m.Body, own)
+	if len(m.Payload) > 0 {
+		r.data("payload", m.Payload, own)
+	}
+	r.records("artifacts", raws(m.Artifacts), own, "title")
+	if m.ExpectsReply {
+		r.flag("expects_reply", true)
+	}
+	r.time("created_at", m.CreatedAt)
+	r.from(provenance{Origin: origin(&t.Handoff), Sender: t.Party(m.Author).Handle, SenderVerified: true}, own)
+}
+
+func raws(list []handoff.Artifact) []json.RawMessage {
+	out := make([]json.RawMessage, len(list))
+	for i := range list {
+		out[i] = list[i].Raw
+	}
+	return out
+}
+
+// pageBytes is how large a page of a result may become, both of its renderings together
+// (contracts: errors, Limits); envelope is what surrounds them.
+const (
+	pageBytes = 48 << 10
+	envelope  = 2 << 10
+)
+
+// sizer tells the hub how much room things take, by writing them as the result will.
+type sizer struct{}
+
+// Budget is the room for everything.
+func (sizer) Budget() int { return pageBytes - envelope }
+
+// Fixed is what the first page holds besides messages.
+func (sizer) Fixed(t *hub.Thread) int {
+	return weigh(func(r *result) {
+		threadHead(r, t)
+		if t.FirstPage {
+			threadBody(r, t)
+		}
+	})
+}
+
+// Message is one message.
+func (sizer) Message(t *hub.Thread, m *handoff.Message) int {
+	return weigh(func(r *result) { message(r, t, m) })
+}
+
+// weigh is how many bytes of the response some fields take: once as structured content, where
+// the SDK escapes <, > and &, and once as JSON text inside a JSON string.
+func weigh(fields func(*result)) int {
+	r := newResult()
+	r.nestedProbe(fields)
+	n := 2 * r.size()
+	for _, c := range r.buf {
+		switch c {
+		case '"', '\\':
+			n++
+		case '<', '>', '&':
+			n += 10
+		}
+	}
+	return n
+}
+
+func (r *result) nestedProbe(fields func(*result)) {
+	r.frames = append(r.frames, frame{})
+	fields(r)
+	if f := r.frames[len(r.frames)-1]; f.author != nil {
+		r.seal(f)
+	}
+	r.frames = r.frames[:len(r.frames)-1]
+}
+
+// fitInbox tells how many items of an inbox page fit.
+func fitInbox(p *hub.Inbox) int {
+	used := envelope
+	for i := range p.Items {
+		used += weigh(func(r *result) { inboxItem(r, p, &p.Items[i]) })
+		if i > 0 && used > pageBytes {
+			return i
+		}
+	}
+	return len(p.Items)
+}
+

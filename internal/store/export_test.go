@@ -1,0 +1,10 @@
+package store
+
+import "time"
+
+// Queued is how many writes wait for the SQLite writer.
+func (s *Store) Queued() int { return len(s.group.jobs) }
+
+// LongBatches lets a batch go on for as long as functions wait, so that a slow machine does
+// not split what a test puts into one. Call it before the writes it is meant for.
+func (s *Store) LongBatches() { s.group.work = time.Minute }
