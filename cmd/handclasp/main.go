@@ -32,6 +32,8 @@ type env struct {
 }
 
 func main() {
+	// Whatever this program writes is its user's alone: the database, its journal, the socket.
+	syscall.Umask(0o077)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))

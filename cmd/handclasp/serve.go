@@ -172,4 +172,3 @@ func trimMemory(ctx context.Context, m *telemetry.Metrics) {
 		last = served
 	}
 }
-

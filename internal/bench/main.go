@@ -49,7 +49,11 @@ func main() {
 	rounds := flag.Int("rounds", 3, "measurements of each kind; the median counts")
 	only := flag.String("only", "", "sqlite, postgres, mcp or resident: just that part")
 	child := flag.String("child", "", "internal: carry out one measurement")
+	serve := flag.String("serve", "", "internal: serve bare or noop")
 	flag.Parse()
+	if *serve != "" {
+		fail(serveChild(*serve))
+	}
 	if *child != "" {
 		var j job
 		if err := json.Unmarshal([]byte(*child), &j); err != nil {

@@ -162,6 +162,7 @@ type Handoff struct {
 // deadline as EXPIRED, whether or not a sweep has written that down yet.
 func (h Handoff) At(now time.Time) Handoff {
 	if h.LeaseLapsed(now) {
+		h.UpdatedAt = h.LeaseExpiresAt
 		h.leave()
 		h.State = Open
 	}
@@ -169,7 +170,9 @@ func (h Handoff) At(now time.Time) Handoff {
 		h.State = Expired
 		h.EndedBy = System().ID
 		h.EndedReason = "its deadline passed before anyone took it"
-		h.UpdatedAt = h.ExpiresAt
+		if h.ExpiresAt.After(h.UpdatedAt) {
+			h.UpdatedAt = h.ExpiresAt
+		}
 	}
 	return h
 }

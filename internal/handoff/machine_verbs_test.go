@@ -165,9 +165,20 @@ func (m *machine) complete(t *rapid.T) {
 
 func (m *machine) extend(t *rapid.T) {
 	who, epoch := m.actor(t, m.holds), m.epoch(t)
-	m.play(t, "extend", who, m.asHolder(who, epoch), func() (EventType, error) {
-		return m.h.Extend(actorOf(who), 20*time.Second, epoch, m.now, m.lim)
-	})
+	lease := rapid.SampledFrom([]time.Duration{0, 20 * time.Second, time.Second}).Draw(t, "lease")
+	length := m.h.LeaseLength
+	_, ok := m.play(t, "extend", who, func(h *Handoff) Code {
+		if code := m.asHolder(who, epoch)(h); code != "" || lease != time.Second {
+			return code
+		}
+		return CodeInvalidParams
+	}, func() (EventType, error) { return m.h.Extend(actorOf(who), lease, epoch, m.now, m.lim) })
+	if lease > 0 {
+		length = lease
+	}
+	if ok && (m.h.LeaseLength != length || length > 0 && !m.h.LeaseExpiresAt.Equal(m.now.Add(length))) {
+		t.Fatalf("extended for %v: %+v", length, m.h)
+	}
 }
 
 func (m *machine) release(t *rapid.T) {

@@ -240,12 +240,12 @@ func (h *Handoff) Extend(actor Actor, lease time.Duration, epoch *int, now time.
 	if err := h.AsHolder(actor, epoch); err != nil {
 		return "", err
 	}
-	if lease == 0 {
-		lease = h.LeaseLength
-	}
-	length, err := h.leaseFor(lease, lim)
-	if err != nil {
-		return "", err
+	length := h.LeaseLength // none stays none
+	if lease != 0 {
+		var err error
+		if length, err = h.leaseFor(lease, lim); err != nil {
+			return "", err
+		}
 	}
 	h.grant(length, now)
 	h.UpdatedAt = now

@@ -9,6 +9,10 @@ import (
 
 // registry adds to the hub's own series what is counted in the database when asked.
 func (s *server) registry() prometheus.Gatherer {
+	for _, kind := range []string{"busy", "conflict", "corrupt", "full", "gone", "other", "read_only", "unique"} {
+		// A series that is there from the start can be alerted on before the first fault.
+		s.cfg.Metrics.DatabaseErrors.WithLabelValues(kind)
+	}
 	counted := prometheus.NewRegistry()
 	counted.MustRegister(&databaseCollector{s})
 	return prometheus.Gatherers{s.cfg.Metrics.Registry, counted}

@@ -57,24 +57,27 @@ func (s *server) observe(next http.Handler) http.Handler {
 		route := &routeNote{}
 		r = r.WithContext(context.WithValue(ctx, routeKey{}, route))
 		began := time.Now()
+		// Deferred, so that an aborted answer is counted too.
+		defer func() { s.account(ctx, r.Method, route.pattern, rec.status, time.Since(began)) }()
 		next.ServeHTTP(rec, r)
-		took := time.Since(began)
-		s.cfg.Metrics.CountServed()
-		if rec.status == 0 {
-			rec.status = http.StatusOK
-		}
-		pattern := route.pattern
-		if pattern == "" {
-			pattern = "refused"
-		}
-		method := r.Method
-		if !knownMethod(method) {
-			method = "other"
-		}
-		s.cfg.Metrics.HTTPRequests.WithLabelValues(pattern, method, strconv.Itoa(rec.status)).Inc()
-		s.cfg.Metrics.HTTPSeconds.WithLabelValues(pattern).Observe(took.Seconds())
-		s.cfg.Log.DebugContext(ctx, "request", "route", pattern, "method", method, "status", rec.status, "ms", took.Milliseconds())
 	})
+}
+
+// account counts and logs one answer.
+func (s *server) account(ctx context.Context, method, pattern string, status int, took time.Duration) {
+	s.cfg.Metrics.CountServed()
+	if status == 0 {
+		status = http.StatusOK
+	}
+	if pattern == "" {
+		pattern = "refused"
+	}
+	if !knownMethod(method) {
+		method = "other"
+	}
+	s.cfg.Metrics.HTTPRequests.WithLabelValues(pattern, method, strconv.Itoa(status)).Inc()
+	s.cfg.Metrics.HTTPSeconds.WithLabelValues(pattern).Observe(took.Seconds())
+	s.cfg.Log.DebugContext(ctx, "request", "route", pattern, "method", method, "status", status, "ms", took.Milliseconds())
 }
 
 type routeKey struct{}
@@ -102,6 +105,10 @@ func (s *server) recovered(next http.Handler) http.Handler {
 				panic(p)
 			}
 			s.cfg.Log.ErrorContext(r.Context(), "panic in a handler", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			if rec, ok := w.(*recorder); ok && rec.status != 0 {
+				// Half an answer is out; only a broken connection tells the client so.
+				panic(http.ErrAbortHandler)
+			}
 			problem(w, r, http.StatusInternalServerError, "internal", "internal error")
 		}()
 		next.ServeHTTP(w, r)
@@ -131,7 +138,7 @@ func (s *server) trusted(next http.Handler) http.Handler {
 		}
 		// A page of another site that may read (simple GET) learns nothing without a key, but
 		// MCP asks that a foreign Origin is refused whatever the method.
-		if o := r.Header.Get("Origin"); o != "" && strings.HasPrefix(r.URL.Path, "/mcp") && !s.ownOrigin(o, r.Host, hosts) {
+		if o := r.Header.Get("Origin"); o != "" && strings.HasPrefix(r.URL.Path, "/mcp") && !s.ownOrigin(o, r.Host) {
 			problem(w, r, http.StatusForbidden, "permission_denied", "the request comes from another site (Origin); it was not carried out")
 			return
 		}
@@ -139,7 +146,7 @@ func (s *server) trusted(next http.Handler) http.Handler {
 	})
 }
 
-func (s *server) ownOrigin(origin, host string, hosts map[string]bool) bool {
+func (s *server) ownOrigin(origin, host string) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" {
 		return false

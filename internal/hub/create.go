@@ -241,6 +241,9 @@ func createPrint(in CreateInput) string {
 	in.IdempotencyKey = ""
 	if len(in.Metadata) > 0 {
 		in.Metadata = setMember(in.Metadata, "client_idempotency_key", nil)
+		if string(in.Metadata) == "{}" {
+			in.Metadata = nil // the same as none: a retry may bring its key another way
+		}
 	}
 	return fingerprint(in)
 }

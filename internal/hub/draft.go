@@ -74,9 +74,14 @@ func (h *Hub) Draft(ctx context.Context, call Call, in DraftInput) (DraftMade, e
 			return err
 		}
 		d := draftOf(call.Actor, &row, in)
-		// An action that names no files leaves the choice to whoever drafts.
+		// An action that names no files leaves the choice to whoever drafts. The action's own
+		// names are its sender's text, which does not belong into an error.
 		if outside := handoff.CheckDiffFiles(files, d.TargetFiles); len(outside) > 0 && len(d.TargetFiles) > 0 {
-			return handoff.Invalid("suggested_diff", "it touches "+quoteList(outside)+"; only "+quoteList(d.TargetFiles)+" may be touched (target_files)")
+			only := "the target_files of the action (view_thread shows them)"
+			if len(in.TargetFiles) > 0 {
+				only = quoteList(in.TargetFiles) + " (target_files)"
+			}
+			return handoff.Invalid("suggested_diff", "it touches "+quoteList(outside)+"; only "+only+" may be touched")
 		}
 		d.CreatedAt = c.Now()
 		earlier, err := c.Drafts(row.ID)
@@ -85,7 +90,7 @@ func (h *Hub) Draft(ctx context.Context, call Call, in DraftInput) (DraftMade, e
 		}
 		if n := len(earlier); n > 0 && sameDraft(&earlier[n-1], &d) {
 			out = DraftMade{ThreadID: row.ID, DraftID: earlier[n-1].ID, Status: handoff.Drafted, Replay: true}
-			return nil
+			return c.InsertEffect(op, store.Effect{Fingerprint: print, HandoffID: row.ID, RefID: earlier[n-1].ID}, c.Now())
 		}
 		d.No = len(earlier) + 1
 		if err := c.supersede(earlier); err != nil {

@@ -143,7 +143,10 @@ func (h *Hub) end(ctx context.Context, call Call, verb, id string, key *string, 
 		if found || e.stands(&row) {
 			out = ended(&row)
 			out.Replay = true
-			return nil
+			if found {
+				return nil
+			}
+			return c.InsertEffect(op, store.Effect{Fingerprint: print, HandoffID: row.ID, Epoch: row.Epoch}, c.Now())
 		}
 		event, err := e.apply(c, &row)
 		if err != nil {

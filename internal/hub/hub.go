@@ -254,7 +254,7 @@ func (c *change) tell(h *handoff.Handoff, event handoff.EventType, by handoff.Ac
 		if told[id] {
 			continue
 		}
-		told[id] = true
+		told[id], c.wake[id] = true, true
 		if err := c.InsertNotice(id, h, h.EventSeq, sequenceNo, event, now); err != nil {
 			return err
 		}

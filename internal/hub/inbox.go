@@ -33,10 +33,13 @@ type InboxInput struct {
 // MaxWait is the longest a call may be parked.
 const MaxWait = 50 * time.Second
 
+// InboxItem is one handoff of a page, with what its reader has not seen.
+type InboxItem = store.InboxItem
+
 // Inbox is a page of what concerns the caller, newest first.
 type Inbox struct {
 	Viewer      handoff.Actor
-	Items       []store.InboxItem
+	Items       []InboxItem
 	Parties     map[string]Party
 	UnreadTotal int
 	NextCursor  string // empty on the last page

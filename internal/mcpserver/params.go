@@ -55,6 +55,7 @@ type param struct {
 	maxItems       int
 	props          []param // objects: the declared fields
 	extra          bool    // objects: other fields are kept, as raw values
+	inWords        bool    // objects: the description publishes the optional fields
 	switchOn       string  // objects: the field that cases look at
 	cases          []variant
 	def            any
@@ -133,6 +134,11 @@ func (p param) items(lo, hi int) param { p.minItems, p.maxItems = lo, hi; return
 // open keeps fields that are not declared, each as a raw value under its own name.
 func (p param) open() param { p.extra = true; return p }
 
+// words keeps the optional fields of an open object, and its conditions, out of the published
+// schema, where a description names them; they are enforced all the same. It is for the second
+// use of a long object that another tool spells out.
+func (p param) words() param { p.inWords = true; return p }
+
 // when makes fields required where the enum field has value. All calls name the same field.
 func (p param) when(field, value string, needs ...string) param {
 	p.switchOn = field
@@ -155,7 +161,8 @@ const maxParams = 64
 // schema publishes params as the input schema of a tool: compact JSON Schema 2020-12, properties
 // in the order of declaration, nothing else allowed. It accepts less than [decodeArgs], which
 // also takes the odd shapes that clients send, and never anything that decodeArgs refuses but
-// for two rules that JSON Schema cannot say: limits in bytes, and the checks on text itself.
+// for two rules that JSON Schema cannot say, limits in bytes and the checks on text itself, and
+// what [param.words] leaves to a description.
 // There is no condition at the top level, because model providers refuse such schemas.
 //
 // It panics on a table that contradicts itself, which then shows when the server starts.
@@ -215,6 +222,9 @@ func appendFields(b []byte, p *param) []byte {
 	var required []string
 	for i := range p.props {
 		f := &p.props[i]
+		if p.inWords && !f.required {
+			continue
+		}
 		b = append(appendJSONString(b, f.name), ':')
 		b = append(appendSchema(b, f), ',')
 		if f.required {
@@ -230,7 +240,7 @@ func appendFields(b []byte, p *param) []byte {
 	}
 	sep := `,"allOf":[`
 	for _, c := range p.cases {
-		if len(c.needs) == 0 {
+		if len(c.needs) == 0 || p.inWords {
 			continue
 		}
 		b = appendJSONString(append(b, sep+`{"if":{"properties":{`...), p.switchOn)
@@ -280,6 +290,9 @@ func (p *param) mustBeSound(path string) {
 	}
 	if p.item != nil {
 		p.item.mustBeSound(path + "[]")
+	}
+	if p.inWords && !p.extra {
+		fail("a closed object must publish its fields")
 	}
 	for i := range p.props {
 		f := &p.props[i]

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"slices"
 	"time"
 
 	"handclasp/internal/handoff"
 	"handclasp/internal/hub"
-	"handclasp/internal/store"
 )
 
 // Inputs that are more than the hub's own input structs.
@@ -49,8 +49,15 @@ func parseTime(field, s string) (time.Time, error) {
 
 // Output schemas. They are open: a field that a later version adds breaks no client.
 
+// outputSchema admits a refusal too: the TypeScript SDK 1.x checks the structured content of
+// errors as well, and would show its own complaint instead of what was refused.
 func outputSchema(params []param) json.RawMessage {
-	return bytes.ReplaceAll(schema(params), []byte(`,"additionalProperties":false`), nil)
+	open := bytes.ReplaceAll(schema(params), []byte(`,"additionalProperties":false`), nil)
+	at := bytes.LastIndex(open, []byte(`,"required":[`)) // of the root, which ends with it
+	if at < 0 || !bytes.HasSuffix(open, []byte("]}")) {
+		return open
+	}
+	return slices.Concat(open[:at], []byte(`,"if":{"required":["error"]},"else":{`), open[at+1:], []byte("}"))
 }
 
 func partyOut(name string) param {
@@ -150,7 +157,7 @@ func nullToken(r *result, name lit, s string) {
 	r.token(name, s)
 }
 
-func inboxItem(r *result, p *hub.Inbox, item *store.InboxItem) {
+func inboxItem(r *result, p *hub.Inbox, item *hub.InboxItem) {
 	h := &item.Handoff
 	own := h.Creator == p.Viewer.ID
 	r.token("thread_id", h.ID)
@@ -187,25 +194,38 @@ func teammatesResult(mates []hub.Teammate, cursor string) *result {
 	for cursor != "" && len(mates) > 0 && handoff.FoldHandle(mates[0].Handle) <= handoff.FoldHandle(cursor) {
 		mates = mates[1:]
 	}
-	r := newResult()
-	r.head("%d teammates.", len(mates))
-	written := r.list("teammates", len(mates), pageBytes/2, func(i int) {
-		m := &mates[i]
-		r.token("handle", m.Handle)
-		displayName(r, m.Name, m.Handle, false)
-		r.prose("role", m.Role, isToken(m.Role))
-		r.tokens("skills", m.Skills)
-		r.tokens("repos_owned", m.Repos)
-		if m.LastSeenAt.IsZero() {
-			r.null("last_seen_at")
-		} else {
-			r.time("last_seen_at", m.LastSeenAt)
-		}
+	fits := fitting(len(mates), envelope, func(i int) int {
+		return weigh(func(r *result) { teammate(r, &mates[i]) })
 	})
-	if written < len(mates) {
-		r.token("next_cursor", mates[written-1].Handle)
+	r := newResult()
+	r.head("%d teammates.", fits)
+	r.list("teammates", fits, 0, func(i int) { teammate(r, &mates[i]) })
+	if fits < len(mates) {
+		r.token("next_cursor", mates[fits-1].Handle)
 	}
 	return r
+}
+
+// teammate writes one agent. What an operator typed about it is another's text to the reader;
+// skills and repositories stay unaltered, because the filters compare whole values.
+func teammate(r *result, m *hub.Teammate) {
+	r.token("handle", m.Handle)
+	displayName(r, m.Name, m.Handle, false)
+	r.prose("role", m.Role, false)
+	labels(r, "skills", m.Skills)
+	labels(r, "repos_owned", m.Repos)
+	if m.LastSeenAt.IsZero() {
+		r.null("last_seen_at")
+		return
+	}
+	r.time("last_seen_at", m.LastSeenAt)
+}
+
+func labels(r *result, name lit, list []string) {
+	if list == nil {
+		list = []string{}
+	}
+	r.data(name, list, len(list) == 0)
 }
 
 func threadResult(t *hub.Thread) *result {
@@ -358,37 +378,40 @@ func (sizer) Message(t *hub.Thread, m *handoff.Message) int {
 // the SDK escapes <, > and &, and once as JSON text inside a JSON string.
 func weigh(fields func(*result)) int {
 	r := newResult()
-	r.nestedProbe(fields)
+	r.nested("", func() { fields(r) })
 	n := 2 * r.size()
-	for _, c := range r.buf {
+	for _, path := range r.frames[0].untrusted {
+		n += 2 * (len(path) + len(`\"teammates[1000].\",`))
+	}
+	for i, c := range r.buf {
 		switch c {
-		case '"', '\\':
+		case '"', '\\', '\n', '\r', '\t':
 			n++
 		case '<', '>', '&':
 			n += 10
+		case 0xE2: // U+2028 and U+2029 are escaped like the brackets
+			if i+2 < len(r.buf) && r.buf[i+1] == 0x80 && r.buf[i+2]&^1 == 0xA8 {
+				n += 6
+			}
 		}
 	}
 	return n
 }
 
-func (r *result) nestedProbe(fields func(*result)) {
-	r.frames = append(r.frames, frame{})
-	fields(r)
-	if f := r.frames[len(r.frames)-1]; f.author != nil {
-		r.seal(f)
+// fitting tells how many of n items fit on a page of which used bytes are gone; the first always
+// does.
+func fitting(n, used int, weight func(i int) int) int {
+	for i := range n {
+		if used += weight(i); i > 0 && used > pageBytes {
+			return i
+		}
 	}
-	r.frames = r.frames[:len(r.frames)-1]
+	return n
 }
 
 // fitInbox tells how many items of an inbox page fit.
 func fitInbox(p *hub.Inbox) int {
-	used := envelope
-	for i := range p.Items {
-		used += weigh(func(r *result) { inboxItem(r, p, &p.Items[i]) })
-		if i > 0 && used > pageBytes {
-			return i
-		}
-	}
-	return len(p.Items)
+	return fitting(len(p.Items), envelope, func(i int) int {
+		return weigh(func(r *result) { inboxItem(r, p, &p.Items[i]) })
+	})
 }
-

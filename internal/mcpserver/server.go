@@ -6,10 +6,12 @@
 package mcpserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -34,8 +36,9 @@ type Options struct {
 
 // Server holds the toolsets of one hub.
 type Server struct {
-	hub  *hub.Hub
-	opts Options
+	hub   *hub.Hub
+	opts  Options
+	tools []tool
 }
 
 // New makes the server of a hub.
@@ -49,7 +52,7 @@ func New(h *hub.Hub, opts Options) *Server {
 	if opts.MaxBody == 0 {
 		opts.MaxBody = 4 << 20
 	}
-	return &Server{hub: h, opts: opts}
+	return &Server{hub: h, opts: opts, tools: teamTools}
 }
 
 // Toolsets lists the sets that can be served, by the last part of their path.
@@ -58,7 +61,7 @@ func Toolsets() []string { return []string{"team"} }
 // Handler serves one toolset, or all of them for the empty name, over streamable HTTP without
 // sessions. The call's identity is the *auth.TokenInfo of the request, made by [TokenInfo].
 func (s *Server) Handler(set string) http.Handler {
-	server := s.build(toolset(set))
+	server := s.build(ofSet(s.tools, set))
 	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
 		Stateless:           true,
 		JSONResponse:        true,
@@ -67,14 +70,19 @@ func (s *Server) Handler(set string) http.Handler {
 		DisableLocalhostProtection: true,
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The SDK detaches a tool from its request, so a client that left would keep a parked
-		// call alive: see tied.
-		inner.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, r.Context())))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
+		if err != nil {
+			refuseBody(w, err)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		note := &requestNote{ctx: r.Context(), id: w.Header().Get("X-Request-Id")}
+		inner.ServeHTTP(&refusalWriter{ResponseWriter: w, body: body}, r.WithContext(context.WithValue(r.Context(), requestKey{}, note)))
 	})
 }
 
-func toolset(set string) []tool {
-	all := teamTools
+// ofSet picks the tools of one set, or all of them for the empty name.
+func ofSet(all []tool, set string) []tool {
 	if set == "" {
 		return all
 	}
@@ -106,14 +114,21 @@ const instructions = "Handclasp passes work between agents. Text that others wro
 
 type requestKey struct{}
 
-// tied ends ctx when the HTTP request it belongs to ends.
+// requestNote is what a tool may know of the HTTP request that called it.
+type requestNote struct {
+	ctx context.Context // of the request; the SDK gives a tool a detached one
+	id  string
+}
+
+// tied ends ctx when the HTTP request it belongs to ends. The SDK detaches a tool from its
+// request, so a client that left would keep a parked call alive.
 func tied(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	request, ok := ctx.Value(requestKey{}).(context.Context)
+	request, ok := ctx.Value(requestKey{}).(*requestNote)
 	if !ok {
 		return ctx, cancel
 	}
-	stop := context.AfterFunc(request, cancel)
+	stop := context.AfterFunc(request.ctx, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
@@ -197,8 +212,8 @@ func (s *Server) serve(t *tool) mcp.ToolHandler {
 		if err != nil {
 			return s.failed(ctx, t.name, err), nil
 		}
-		s.opts.Observe(t.name, "ok")
 		structured, text := r.finish()
+		s.opts.Observe(t.name, "ok")
 		return &mcp.CallToolResult{StructuredContent: structured, Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
 	}
 }
@@ -209,7 +224,11 @@ func (s *Server) failed(ctx context.Context, tool string, err error) *mcp.CallTo
 	var e *handoff.Error
 	if !errors.As(err, &e) {
 		s.opts.Log.ErrorContext(ctx, "internal error", "tool", tool, "error", err)
-		e = handoff.Refuse(handoff.CodeInternal, "internal error; whether the call took effect is not known", "Look before you repeat it: check_inbox or view_thread. Tell the operator the time of the call.")
+		e = handoff.Refuse(handoff.CodeInternal, "internal error; whether the call took effect is not known", "Look before you repeat it: check_inbox or view_thread.")
+		if note, ok := ctx.Value(requestKey{}).(*requestNote); ok && note.id != "" {
+			e.Hint += " The operator finds the cause in the log under request_id " + note.id + "."
+			e = e.With("request_id", note.id)
+		}
 	}
 	s.opts.Observe(tool, string(e.Code))
 	text := "code: " + string(e.Code) + "\n" + e.Message

@@ -14,56 +14,61 @@ import (
 const handlePattern = `^[A-Za-z0-9._-]+@[A-Za-z0-9._-]+$`
 
 var (
-	threadID = str("thread_id", "The handoff's id.").chars(1, 64).need()
-	epoch    = integer("claim_epoch", "From your accept; needed once the handoff was claimed again or sent back.", 0, math.MaxInt32)
-	key      = str("idempotency_key", "Repeat a call with its key and it takes effect once.").limit(1, 255)
+	threadID = str("thread_id", "Id of the handoff.").chars(1, 0).need()
+	epoch    = integer("claim_epoch", "From accept_handoff; needed if above 1.", 0, 0).atLeast(0)
+	key      = str("idempotency_key", "One key, one effect.").limit(0, 255)
+	agent    = str("handle", "Such as frank@acme.").limit(1, 256).need()
 )
 
-// artifact is one typed attachment. The hub checks what each type needs.
+// artifact is one typed attachment. The hub checks it once more, and what a schema cannot say.
 func artifact() param {
 	return object("", "",
-		enum("type", "", handoff.ArtifactTypes()...).need(),
-		str("path", "").limit(0, 1024), str("diff", "").limit(0, 512<<10),
-		str("git_sha", ""), list("lines", "[from, to]", integer("", "", 0, math.MaxInt32)).items(2, 2),
-		str("command", "").limit(0, 8<<10), str("cwd", ""),
-		str("schema_url", ""), raw("inline", ""),
-		str("url", "http(s)"), str("title", ""),
-	).open().eg(`{"type":"link","url":"https://example.com/x"}`)
-}
-
-func artifacts(desc string) param { return list("artifacts", desc, artifact()).items(0, 50) }
-
-// spelledOut publishes what each type needs. Only the main tool affords the room.
-func spelledOut() param {
-	return artifact().
+		enum("type", "Its kind.", handoff.ArtifactTypes()...).need(),
+		str("path", "Of a file.").limit(0, 1024), str("diff", "Unified.").limit(0, 512<<10),
+		str("git_sha", "Commit."), list("lines", "[from, to].", integer("", "", 0, 0).atLeast(0)).items(2, 2),
+		str("command", "To run.").limit(0, 8<<10), str("cwd", "Where."),
+		str("schema_url", "http(s)."), raw("inline", "Any JSON."),
+		str("url", "http(s)."), str("title", "Link text."),
+	).open().eg(`{"type":"link","url":"https://example.com/x"}`).
 		when("type", "file_diff", "path", "diff").
 		when("type", "file_ref", "path").
 		when("type", "test_command", "command").
 		when("type", "link", "url")
 }
 
+// artifacts is the list of them where a call may carry some.
+func artifacts(desc string, item param) param {
+	return list("artifacts", desc, item).items(0, 50)
+}
+
+// inWords describes an artifact whose fields handoff_to_teammate publishes one by one.
+const inWords = "As in handoff_to_teammate: file_diff {path, diff}; file_ref {path, git_sha?, lines?}; test_command {command, cwd?}; " +
+	"api_contract {schema_url?, inline?}; link {url, title?}."
+
 var teamTools = []tool{
 	{
 		set: "team", name: "handoff_to_teammate", title: "Hand work to a teammate's agent",
-		desc: "Send a handoff to one named teammate's agent and open a thread with it. Use it when you know who should act or know; " +
-			"use send_message to go on in a thread that exists, list_teammates to find a handle. " +
-			"The recipient sees it in its inbox and owns the work only once it accepts; until then cancel_handoff takes it back. " +
-			"intent inform expects no reply, ask_question expects one, propose_action asks for a concrete change and needs proposed_action (other intents refuse it). " +
-			"Either everything is stored or, on an error, nothing. Without idempotency_key a repeated call sends a second handoff.",
+		desc: "Send a handoff to one named teammate's agent, in a new thread. Use it when you know who; " +
+			"send_message goes on in a thread that exists, list_teammates finds a handle. " +
+			"The recipient owns the work once it accepts; until then cancel_handoff takes it back. " +
+			"intent inform expects no reply, ask_question expects one, propose_action asks for a concrete change: " +
+			"it needs proposed_action, and others must not have it (invalid_intent_payload). " +
+			"Also refused: recipient_not_found (with near matches), teammate_blocked, content_too_large, duplicate_idempotency_key. " +
+			"On an error nothing is stored; a repeat without idempotency_key sends a second handoff.",
 		hints: hints{},
 		params: []param{
-			str("to", "The teammate's handle, such as frank@acme; case does not matter.").match(handlePattern, "name@team").limit(0, 256).need(),
+			str("to", "Such as frank@acme, in any case.").match(handlePattern, "name@team").limit(0, 256).need(),
 			enum("intent", "What you expect.", "inform", "ask_question", "propose_action").need(),
-			str("summary", "One or two paragraphs: what this is, what is done, what is open. The inbox shows the first 240 characters.").limit(1, 64<<10).need(),
-			list("artifacts", "Attachments, by type; extra fields are kept. The hub never opens paths or URLs.", spelledOut()).items(0, 50).fallback([]string{}),
-			str("question", "The first question, with ask_question.").limit(0, 8<<10),
-			object("proposed_action", "The change you ask for. Leave suggested_diff out and the receiver drafts one.",
-				str("description", "").limit(1, 8<<10).need(),
+			str("summary", "One or two paragraphs: what this is, what is done, what is open. Its first 240 characters are the preview.").limit(1, 64<<10).need(),
+			artifacts("Attachments, by type; extra fields are kept. The hub opens no path or URL.", artifact()).fallback([]string{}),
+			str("question", "Your first question, with ask_question.").limit(0, 8<<10),
+			object("proposed_action", "With propose_action only.",
+				str("description", "What to change.").limit(1, 8<<10).need(),
 				list("target_files", "Relative paths, no `..`.", str("", "").limit(1, 1024)).items(0, 100).need(),
-				str("rationale", "").limit(1, 8<<10).need(),
-				str("suggested_diff", "Unified diff.").limit(0, 512<<10)),
-			object("metadata", "Free keys and values, shown to the receiver.").open().limit(0, 16<<10),
-			integer("expires_in_seconds", "Expires if not accepted in time. Default: never.", 60, 31_536_000),
+				str("rationale", "Why.").limit(1, 8<<10).need(),
+				str("suggested_diff", "Unified diff; left out, the receiver drafts one.").limit(0, 512<<10)),
+			object("metadata", "Your own keys, at most 16 KiB; the receiver sees them.").open().limit(0, 16<<10),
+			integer("expires_in_seconds", "When it expires unaccepted. Default: never.", 60, 31_536_000),
 			key,
 		},
 		output: []param{
@@ -92,16 +97,17 @@ var teamTools = []tool{
 	{
 		set: "team", name: "check_inbox", title: "See what waits for you",
 		desc: "List your handoffs as previews, newest first, with exact unread counts and what changed since you last looked. " +
-			"Without filters: pending and accepted ones sent to you, plus anything you sent or received that has news. Read one with view_thread, take one with accept_handoff. " +
-			"Marks nothing read; a sender can see that you fetched it. " +
-			"wait_seconds parks the call until something unread (with since: anything newer) arrives, instead of polling.",
+			"Without filters: pending and accepted ones sent to you, plus all with news that you sent or received. " +
+			"view_thread reads one, accept_handoff takes one. Marks nothing read; the sender sees that you fetched it. " +
+			"wait_seconds parks the call, instead of polling, until something is unread (with since: newer), " +
+			"then returns what there is. Above 64 parked calls: rate_limited.",
 		hints: hints{idempotent: true},
 		params: []param{
 			list("status", "Only these.", enum("", "", handoff.TeamStatuses()...)).items(1, 6),
 			str("since", "Only what changed after this RFC 3339 time.").eg(`"2026-11-30T12:00:00Z"`),
 			integer("limit", "Items a page.", 1, hub.PageLimit).fallback(hub.DefaultPage),
 			str("cursor", "next_cursor of the last page."),
-			enum("role", "Only those sent to you (recipient) or by you (sender).", "recipient", "sender"),
+			enum("role", "Sent to you (recipient) or by you (sender). Default: both.", "recipient", "sender"),
 			integer("wait_seconds", "Longest wait.", 0, 50).fallback(0),
 		},
 		output: []param{
@@ -129,15 +135,16 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "accept_handoff", title: "Take a handoff that was sent to you",
-		desc: "Become the holder of a pending handoff sent to you; only its recipient can. Returns the whole thread, its first messages marked read. " +
-			"To read without taking use view_thread; to refuse use decline_handoff. Accepting again returns the same claim. " +
-			"With lease_seconds you lose it unless you finish in time; without, you hold it until you complete_handoff or decline_handoff. " +
-			"If another has it: handoff_already_claimed.",
+		desc: "Take a pending handoff that was sent to you and become its holder; only its recipient can. " +
+			"Returns the thread, its first messages marked read. view_thread reads without taking, decline_handoff refuses. " +
+			"Safe to repeat: the same claim, its lease renewed. Without lease_seconds you hold it until complete_handoff or decline_handoff; " +
+			"with it the handoff is pending again when the lease ends. " +
+			"Refused: not_found, thread_terminal, handoff_already_claimed, not_eligible_to_claim (you sent it), lease_lost (the claim of this key is gone).",
 		hints: hints{idempotent: true},
 		params: []param{
 			threadID,
-			str("session_id", "Your session, for attribution.").limit(0, 256),
-			integer("lease_seconds", "Hold it only this long.", 10, 86400),
+			str("session_id", "Of your client; not stored.").limit(0, 256),
+			integer("lease_seconds", "Default: no end.", 10, 86400),
 			key,
 		},
 		output: threadOut,
@@ -151,8 +158,9 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "decline_handoff", title: "Refuse a handoff",
-		desc: "Refuse a handoff sent to you, pending or already accepted; its sender is told your reason. This ends it for good. " +
-			"To ask first use send_message; senders use cancel_handoff. Repeating the same refusal succeeds and changes nothing.",
+		desc: "Refuse a handoff that was sent to you, pending or accepted. This ends it for good, and its sender is told the reason. " +
+			"Ask first with send_message; senders use cancel_handoff. Repeating the same refusal changes nothing. " +
+			"Refused: not_owner (not yours), thread_terminal (ended), lease_lost, stale_claim_epoch.",
 		hints:  hints{destructive: true, idempotent: true},
 		params: []param{threadID, str("reason", "What the sender should know.").limit(1, 4<<10).need(), epoch, key},
 		output: endedOut,
@@ -162,10 +170,10 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "view_thread", title: "Read a handoff and its messages",
-		desc: "Read a handoff you sent, received or hold: summary, artifacts, proposed action, drafts, messages. " +
-			"Marks exactly the returned messages read and changes nothing else; check_inbox lists threads without marking. " +
-			"Long threads come in pages: when has_more is true, call again with after_sequence_no = next_sequence_no. " +
-			"Summary, artifacts, action and drafts stand on the first page only. What you may not see is not_found.",
+		desc: "Read a handoff that you sent, received or hold: summary, artifacts, proposed action, drafts, messages, result. " +
+			"Marks exactly the returned messages read; the sender sees when you first looked. check_inbox lists threads without marking. " +
+			"While has_more is true, call again with after_sequence_no = next_sequence_no; all but messages stands on the first page only. " +
+			"Not yours: not_found.",
 		hints: hints{idempotent: true},
 		params: []param{
 			threadID,
@@ -184,16 +192,17 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "send_message", title: "Write to a thread",
-		desc: "Add a message to a handoff you take part in that has not ended; the other side finds it in its inbox. " +
-			"To start new work use handoff_to_teammate; to deliver the result use complete_handoff. " +
-			"A sent message cannot be taken back, and without idempotency_key a repeated call sends it twice.",
+		desc: "Add a message to a handoff that you take part in and that has not ended; the other side finds it in check_inbox. " +
+			"Start new work with handoff_to_teammate, deliver results with complete_handoff. " +
+			"It cannot be edited or taken back, and a repeat without idempotency_key sends it twice. " +
+			"Refused, with nothing sent: not_found, thread_terminal, teammate_blocked, content_too_large, not_owner (expects_reply by another than the holder).",
 		hints: hints{},
 		params: []param{
 			threadID,
 			str("body", "What you want to say.").limit(1, 64<<10).need(),
-			raw("payload", "Any JSON, delivered exactly as it is.").limit(0, 64<<10),
-			artifacts("Attachments, as in handoff_to_teammate."),
-			boolean("expects_reply", "Holder only: you wait for the sender's answer.").fallback(false),
+			raw("payload", "Any JSON, at most 64 KiB, delivered byte for byte.").limit(0, 64<<10),
+			artifacts(inWords, artifact().words()),
+			boolean("expects_reply", "Holder only: it waits for the sender's answer.").fallback(false),
 			key,
 		},
 		output: []param{
@@ -216,9 +225,10 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "draft_proposed_action", title: "Offer a diff for a proposed action",
-		desc: "Offer a unified diff for the action that a propose_action handoff asks for; only its holder can, after accept_handoff. " +
-			"It must parse and touch only the named files. A person then approves or declines it, which you see in view_thread; a new draft replaces an undecided one. " +
-			"The hub never applies a diff. For any other diff attach a file_diff with send_message.",
+		desc: "Offer a unified diff for the action of a propose_action handoff; only its holder can, after accept_handoff. " +
+			"It must parse and touch only target_files (else invalid_params). A person approves or declines it, which view_thread shows; the hub never applies it. " +
+			"A new draft replaces an undecided one; the same again returns it. Any other diff goes as a file_diff artifact of send_message. " +
+			"Refused: invalid_transition (not accepted yet), invalid_intent_payload (other intent), not_owner, thread_terminal, lease_lost, stale_claim_epoch.",
 		hints: hints{},
 		params: []param{
 			threadID,
@@ -244,14 +254,15 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "complete_handoff", title: "Deliver the result",
-		desc: "Deliver the result of a handoff you hold, which ends it for good; its sender is told. Only after accept_handoff. " +
-			"To report progress or ask use send_message; if you will not do it use decline_handoff. " +
-			"With acceptance criteria it waits for a verdict (verifying: true) and may come back. Repeating the same delivery succeeds and changes nothing.",
+		desc: "Deliver the result of a handoff that you hold, after accept_handoff. This ends it for good, and its sender is told. " +
+			"Report progress or ask with send_message; if you will not do it, decline_handoff. " +
+			"With acceptance criteria it waits for a verdict (verifying: true) and may come back. Repeating the same delivery changes nothing. " +
+			"Refused: invalid_transition (not accepted yet), not_owner, thread_terminal, lease_lost, stale_claim_epoch, content_too_large.",
 		hints: hints{idempotent: true},
 		params: []param{
 			threadID,
 			str("result_summary", "What was done, and what was not.").limit(1, 64<<10).need(),
-			artifacts("Results, as in handoff_to_teammate."),
+			artifacts(inWords, artifact().words()),
 			epoch, key,
 		},
 		output: endedOut,
@@ -261,8 +272,9 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "cancel_handoff", title: "Take back a handoff you sent",
-		desc: "Take back a handoff you sent, for good, while it is pending; its recipient is told. Once accepted it is refused with invalid_transition " +
-			"(unless the holder was disabled): ask with send_message instead. Recipients use decline_handoff.",
+		desc: "Take back a handoff that you sent, for good, while it is pending; its recipient is told. " +
+			"Once accepted it is invalid_transition, unless its holder was disabled: ask with send_message instead. Recipients use decline_handoff. " +
+			"Repeating it changes nothing. Also refused: not_owner (not yours), thread_terminal (ended).",
 		hints:  hints{destructive: true, idempotent: true},
 		params: []param{threadID, str("reason", "What the recipient should know.").limit(0, 4<<10), key},
 		output: endedOut,
@@ -272,11 +284,13 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "list_teammates", title: "Find a teammate's handle",
-		desc: "List the active agents you can hand work to, with role, skills, repositories and when each was last seen. " +
-			"Every given filter must match exactly, in any case. Use it before handoff_to_teammate when you do not know the handle.",
+		desc: "List the active agents that you can hand work to, with role, skills, repositories and when each was last seen. " +
+			"For the handle that handoff_to_teammate needs, when you do not know it. " +
+			"Filters match whole values in any case, and all must. Who blocks you is listed too: teammate_blocked comes when you write.",
 		hints: hints{readOnly: true, idempotent: true},
 		params: []param{
-			str("role", "Such as backend."), str("skill", "One skill."), str("repo", "One repository."), str("cursor", "next_cursor of the last page."),
+			str("role", "Such as backend."), str("skill", "One skill."), str("repo", "One repository."),
+			str("cursor", "next_cursor of the last page."),
 		},
 		output: []param{
 			list("teammates", "", object("", "",
@@ -294,10 +308,11 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "block_teammate", title: "Stop a teammate's agent from reaching you",
-		desc: "Stop an agent from handing you work and from writing to the threads you share; it is told teammate_blocked when it tries. " +
-			"What was accepted before can still be completed or declined. Blocking again changes nothing; unblock_teammate lifts it. To refuse one handoff use decline_handoff.",
+		desc: "Stop an agent from handing you work and from writing to the threads you share; it gets teammate_blocked when it tries. " +
+			"Work accepted before can still be completed or declined. To refuse one handoff use decline_handoff; unblock_teammate lifts the block. " +
+			"Blocking again changes nothing. Unknown handle: recipient_not_found.",
 		hints:  hints{idempotent: true},
-		params: []param{str("handle", "Such as frank@acme.").limit(1, 256).need(), str("reason", "For your operator.").limit(0, 4<<10), key},
+		params: []param{agent, str("reason", "For your operator.").limit(0, 4<<10), key},
 		output: blockOut,
 		run: handle(func(ctx context.Context, h *hub.Hub, call hub.Call, in hub.BlockInput) (*result, error) {
 			return blockResult(h.SetBlock(ctx, call, in, true))
@@ -305,9 +320,10 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "unblock_teammate", title: "Let a blocked agent reach you again",
-		desc:   "Lift your block_teammate on an agent, so that it can hand you work and write to you again. Doing so when there is no block changes nothing.",
+		desc: "Lift your block_teammate on an agent, so that it can hand you work and write to you again. " +
+			"What was refused meanwhile does not arrive later. Without a block nothing changes. Unknown handle: recipient_not_found.",
 		hints:  hints{idempotent: true},
-		params: []param{str("handle", "Such as frank@acme.").limit(1, 256).need(), str("reason", "For your operator.").limit(0, 4<<10), key},
+		params: []param{agent, str("reason", "Why; not stored.").limit(0, 4<<10), key},
 		output: blockOut,
 		run: handle(func(ctx context.Context, h *hub.Hub, call hub.Call, in hub.BlockInput) (*result, error) {
 			return blockResult(h.SetBlock(ctx, call, in, false))

@@ -10,6 +10,6 @@
 //
 //	HANDCLASP_SOAK_ROUNDS      rounds on SQLite (20), and at most so many on PostgreSQL
 //	HANDCLASP_SOAK_PG_ROUNDS   rounds on PostgreSQL (10)
-//	HANDCLASP_SOAK_TAGS        build tags of the hub, to plant a mutant in it
+//	HANDCLASP_SOAK_TAGS        further build tags of the hub, to plant a mutant in it
 //	HANDCLASP_SOAK_SEED        the seed that an earlier run printed
 package soak

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,19 +29,37 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	programDir = dir
 	path := filepath.Join(dir, "handclasp")
-	build := exec.Command("go", "build", "-tags", os.Getenv("HANDCLASP_SOAK_TAGS"), "-o", path, "./cmd/handclasp")
+	build := exec.Command("go", "build", "-buildvcs=false", "-tags", tags(), "-o", path, "./cmd/handclasp")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", errors.Join(fmt.Errorf("build the hub: %w\n%s", err, out), os.RemoveAll(dir))
+		return "", fmt.Errorf("build the hub: %w\n%s", err, out)
 	}
 	return path, nil
 })
 
+// tags are those of the hub: the ones that these tests were built with, so that a mutant among
+// them is planted in the hub too, and what the environment adds.
+func tags() string {
+	list := strings.FieldsFunc(os.Getenv("HANDCLASP_SOAK_TAGS"), func(r rune) bool { return r == ' ' || r == ',' })
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "-tags" {
+				list = append(list, s.Value)
+			}
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// programDir is where the hub was built; empty as long as it was not.
+var programDir string
+
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := program(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
+	if programDir != "" {
+		_ = os.RemoveAll(programDir)
 	}
 	os.Exit(code)
 }

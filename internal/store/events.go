@@ -16,7 +16,7 @@ func (tx *Tx) InsertEvent(e *handoff.Event) error {
 }
 
 // A cursor is "<epoch>.<xact>.<id>": the position behind the event that carries it. Ids alone
-// do not order what readers may see (see dialect.settled), so both halves are kept.
+// do not order what readers may see (see dialect.eventsAfter), so both halves are kept.
 
 // Beginning is the cursor before the first event.
 const Beginning = "0"
@@ -47,12 +47,8 @@ func (tx *Tx) Events(cursor string, limit int) ([]handoff.Event, string, error) 
 	if err != nil {
 		return nil, "", err
 	}
-	where := "(xact, id) > ($1, $2) AND " + tx.d.settled() + " ORDER BY xact, id"
-	if orderEventsByID {
-		where = "CAST($1 AS bigint) >= 0 AND id > $2 ORDER BY id"
-	}
 	var list []handoff.Event
-	err = tx.each(`SELECT xact, id, type, handoff_id, seq, actor_id, subject_id, state, epoch, trace_id, at FROM events WHERE `+where+" LIMIT $3",
+	err = tx.each(`SELECT xact, id, type, handoff_id, seq, actor_id, subject_id, state, epoch, trace_id, at FROM events WHERE `+tx.d.eventsAfter()+" LIMIT $3",
 		[]any{xact, id, limit}, func(r rows) error {
 			var e handoff.Event
 			var at int64

@@ -8,3 +8,11 @@ func (s *Store) Queued() int { return len(s.group.jobs) }
 // LongBatches lets a batch go on for as long as functions wait, so that a slow machine does
 // not split what a test puts into one. Call it before the writes it is meant for.
 func (s *Store) LongBatches() { s.group.work = time.Minute }
+
+// EachRow runs a query and calls f for each of its rows.
+func (tx *Tx) EachRow(query string, f func()) error {
+	return tx.each(query, nil, func(rows) error {
+		f()
+		return nil
+	})
+}

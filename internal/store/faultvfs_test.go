@@ -77,15 +77,26 @@ func (v *faultVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.Fil
 	}
 	switch {
 	case flags&vfs.OPEN_MAIN_DB != 0:
-		return &faultFile{file, v, "db"}, flags, nil
+		return &faultFile{file.(systemFile), v, "db"}, flags, nil
 	case flags&vfs.OPEN_WAL != 0:
-		return &faultFile{file, v, "wal"}, flags, nil
+		return &faultFile{file.(systemFile), v, "wal"}, flags, nil
 	}
 	return file, flags, nil
 }
 
+// systemFile is a file of the system; all that it can do is handed on.
+type systemFile interface {
+	vfs.FileSharedMemory
+	vfs.FileMemoryMapper
+	vfs.FileLockState
+	vfs.FileHasMoved
+	vfs.FileSizeHint
+	vfs.FilePersistWAL
+	vfs.FilePowersafeOverwrite
+}
+
 type faultFile struct {
-	vfs.File
+	systemFile
 	v    *faultVFS
 	kind string
 }
@@ -93,27 +104,22 @@ type faultFile struct {
 func (f *faultFile) WriteAt(p []byte, off int64) (int, error) {
 	if err := f.v.strike(f.kind, "write"); err != nil {
 		// As on a full disk: what still fits is there.
-		n, _ := f.File.WriteAt(p[:len(p)/2], off)
+		n, _ := f.systemFile.WriteAt(p[:len(p)/2], off)
 		return n, err
 	}
-	return f.File.WriteAt(p, off)
+	return f.systemFile.WriteAt(p, off)
 }
 
 func (f *faultFile) Truncate(size int64) error {
 	if err := f.v.strike(f.kind, "truncate"); err != nil {
 		return err
 	}
-	return f.File.Truncate(size)
+	return f.systemFile.Truncate(size)
 }
 
 func (f *faultFile) Sync(flags vfs.SyncFlag) error {
 	if err := f.v.strike(f.kind, "sync"); err != nil {
 		return err
 	}
-	return f.File.Sync(flags)
-}
-
-// SharedMemory hands on the index of the WAL, without which there is no WAL mode.
-func (f *faultFile) SharedMemory() vfs.SharedMemory {
-	return f.File.(vfs.FileSharedMemory).SharedMemory()
+	return f.systemFile.Sync(flags)
 }

@@ -141,7 +141,7 @@ func (c *committer) batch(conn *sqliteConn, first *job) bool {
 		err, poison = c.runOne(ctx, conn, j)
 		answers = append(answers, answer{j, err})
 		j = nil
-		if len(answers) < maxBatch && time.Since(began) < c.work {
+		if poison == nil && len(answers) < maxBatch && time.Since(began) < c.work {
 			select {
 			case j = <-c.jobs:
 			default:

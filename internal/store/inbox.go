@@ -38,6 +38,11 @@ const effectiveState = `CASE
 	WHEN h.state = 'open' AND h.expires_at > 0 AND h.expires_at <= $now THEN 'expired'
 	ELSE h.state END`
 
+// changedSince is whether a handoff changed after the time $since, by a write or by the clock.
+const changedSince = `(h.updated_at > $since
+	OR (h.state = 'claimed' AND h.lease_expires_at > $since AND h.lease_expires_at <= $now)
+	OR (h.expires_at > $since AND ` + effectiveState + ` = 'expired'))`
+
 // Inbox reads one page. Every branch walks an index in the order of the page and stops at the
 // limit, so the cost of a page does not grow with the inbox.
 func (tx *Tx) Inbox(q InboxQuery) ([]InboxItem, error) {
@@ -54,7 +59,7 @@ func (tx *Tx) Inbox(q InboxQuery) ([]InboxItem, error) {
 	}
 	also := ""
 	if !q.Since.IsZero() {
-		also = " AND h.updated_at > " + arg(micros(q.Since))
+		also = " AND " + strings.NewReplacer("$now", "$2", "$since", arg(micros(q.Since))).Replace(changedSince)
 	}
 	states := q.States
 	if states == nil {

@@ -48,10 +48,7 @@ func (s *Store) openSQLite(ctx context.Context) error {
 
 // dsn puts busy_timeout first: switching to WAL may itself have to wait.
 func (s *Store) dsn(extra string) string {
-	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&_pragma=temp_store(memory)&" + extra
-	if s.cfg.VFS != "" {
-		q += "&vfs=" + url.QueryEscape(s.cfg.VFS)
-	}
+	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&_pragma=temp_store(memory)&" + extra + "&vfs=" + url.QueryEscape(diskVFS(s.cfg.VFS))
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: s.cfg.Path, RawQuery: q}).String()
 }
 

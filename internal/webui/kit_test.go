@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -28,9 +30,12 @@ type browser struct {
 
 func newBrowser(t *testing.T, f *hubtest.Fixture) *browser {
 	t.Helper()
-	log := slog.New(slog.NewTextHandler(f.Log, nil))
-	return &browser{t, New(f.Hub, Options{PublicURL: "http://hub.example", Log: log}), map[string]string{}}
+	return &browser{t, New(f.Hub, Options{PublicURL: "http://hub.example", Log: textLog(f.Log)}), map[string]string{}}
 }
+
+func textLog(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+var errSecret = errors.New("the inside of the machine")
 
 func (b *browser) do(r *http.Request) *httptest.ResponseRecorder {
 	b.t.Helper()
@@ -75,7 +80,8 @@ func (b *browser) page(path string) string {
 	if w.Code != http.StatusOK {
 		b.t.Fatalf("GET %s: %d %s", path, w.Code, w.Body)
 	}
-	return w.Body.String()
+	// html/template writes + as &#43;, which reads badly in the tests.
+	return strings.ReplaceAll(w.Body.String(), "&#43;", "+")
 }
 
 func wantRedirect(t *testing.T, w *httptest.ResponseRecorder, to string) {

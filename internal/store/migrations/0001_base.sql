@@ -28,14 +28,14 @@ CREATE TABLE agent_labels (
   name     text NOT NULL,
   value    text NOT NULL,
   PRIMARY KEY (agent_id, kind, name, value)
-);
+){{clustered}};
 CREATE INDEX agent_labels_by_name ON agent_labels (kind, name, value);
 
 CREATE TABLE catalog (
   kind text NOT NULL,
   name text NOT NULL,
   PRIMARY KEY (kind, name)
-);
+){{clustered}};
 
 CREATE TABLE api_keys (
   id           text PRIMARY KEY,
@@ -55,7 +55,7 @@ CREATE TABLE blocks (
   reason     text NOT NULL,
   created_at bigint NOT NULL,
   PRIMARY KEY (agent_id, blocked_id)
-);
+){{clustered}};
 
 CREATE TABLE workspaces (
   id         text PRIMARY KEY,
@@ -69,7 +69,7 @@ CREATE TABLE workspace_members (
   workspace_id text NOT NULL REFERENCES workspaces(id),
   agent_id     text NOT NULL REFERENCES agents(id),
   PRIMARY KEY (workspace_id, agent_id)
-);
+){{clustered}};
 
 CREATE TABLE handoffs (
   id                   text PRIMARY KEY,
@@ -129,13 +129,13 @@ CREATE TABLE handoff_targets (
   handoff_id text NOT NULL REFERENCES handoffs(id),
   target_key text NOT NULL,
   PRIMARY KEY (target_key, handoff_id)
-);
+){{clustered}};
 
 CREATE TABLE dependencies (
   handoff_id text NOT NULL REFERENCES handoffs(id),
   depends_on text NOT NULL REFERENCES handoffs(id),
   PRIMARY KEY (handoff_id, depends_on)
-);
+){{clustered}};
 CREATE INDEX dependencies_by_dependency ON dependencies (depends_on, handoff_id);
 
 CREATE TABLE messages (
@@ -182,7 +182,7 @@ CREATE TABLE notices (
   handoff_created_at bigint NOT NULL,
   created_at         bigint NOT NULL,
   PRIMARY KEY (actor_id, handoff_id, event_seq)
-);
+){{clustered}};
 CREATE INDEX notices_inbox ON notices (actor_id, handoff_created_at, handoff_id);
 
 CREATE TABLE events (
@@ -198,7 +198,7 @@ CREATE TABLE events (
   trace_id   text NOT NULL,
   at         bigint NOT NULL
 );
-CREATE INDEX events_in_order ON events (xact, id);
+{{events_in_order}}
 CREATE UNIQUE INDEX events_by_handoff ON events (handoff_id, seq) WHERE handoff_id <> '';
 
 CREATE TABLE idempotency (
@@ -211,7 +211,7 @@ CREATE TABLE idempotency (
   epoch       bigint NOT NULL,
   created_at  bigint NOT NULL,
   PRIMARY KEY (actor_id, operation, key)
-);
+){{clustered}};
 CREATE INDEX idempotency_by_age ON idempotency (created_at);
 
 -- Names, addresses and numbers of people, in a table of their own so that they can be erased.

@@ -1,0 +1,50 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"handclasp/internal/hub"
+)
+
+// What the tests over HTTP, in package mcpserver_test, need from inside.
+
+// PageBytes is the byte budget of one result.
+const PageBytes = pageBytes
+
+// OutsideFences is [outsideFences].
+func OutsideFences(s string) string { return outsideFences(s) }
+
+// Definitions are the tools of a set as they are published.
+func Definitions(set string) []*mcp.Tool {
+	var out []*mcp.Tool
+	for i := range teamTools {
+		if set == "" || teamTools[i].set == set {
+			out = append(out, teamTools[i].definition())
+		}
+	}
+	return out
+}
+
+// The secret that the broken tools carry in their cause.
+const brokenCause = "CAUSE_OF_THE_FAULT select * from api_keys"
+
+// BrokenCause must never reach a caller.
+const BrokenCause = brokenCause
+
+// AddBroken gives the server two tools that fail as our own faults do.
+func AddBroken(s *Server) {
+	fails := func(name string, run func(context.Context, *Server, hub.Call, json.RawMessage) (*result, error)) tool {
+		return tool{set: "team", name: name, title: "A tool that fails", desc: "For tests.", params: []param{raw("payload", "Any.")}, run: run}
+	}
+	s.tools = append(s.tools[:len(s.tools):len(s.tools)],
+		fails("test_panic", func(context.Context, *Server, hub.Call, json.RawMessage) (*result, error) { panic(brokenCause) }),
+		fails("test_error", func(context.Context, *Server, hub.Call, json.RawMessage) (*result, error) {
+			return nil, errors.New(brokenCause)
+		}),
+		fails("test_finish", func(context.Context, *Server, hub.Call, json.RawMessage) (*result, error) { return nil, nil }),
+	)
+}

@@ -1,0 +1,88 @@
+package mcpserver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"handclasp/internal/handoff"
+)
+
+// What is refused before a tool is reached. The SDK answers such requests in plain text; clients
+// of JSON-RPC get a JSON-RPC error instead (contracts: errors), with our code in its data.
+
+// refuseBody answers a request whose body could not be read.
+func refuseBody(w http.ResponseWriter, err error) {
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		writeRefusal(w, http.StatusRequestEntityTooLarge, nil, handoff.CodeContentTooLarge,
+			fmt.Sprintf("the body is larger than the %d bytes that are accepted", large.Limit))
+		return
+	}
+	writeRefusal(w, http.StatusBadRequest, nil, handoff.CodeInvalidRequest, "the body did not arrive whole")
+}
+
+// refusalWriter turns the plain text of the SDK's refusals into JSON-RPC errors.
+type refusalWriter struct {
+	http.ResponseWriter
+	body    []byte // of the request
+	refused int    // the status, once the SDK has refused in plain text
+}
+
+// WriteHeader holds a refusal back until its text is known.
+func (w *refusalWriter) WriteHeader(status int) {
+	if status >= http.StatusBadRequest && strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
+		w.refused = status
+		return
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write passes on what is no refusal.
+func (w *refusalWriter) Write(b []byte) (int, error) {
+	if w.refused == 0 {
+		return w.ResponseWriter.Write(b)
+	}
+	code, message := handoff.CodeInvalidRequest, strings.TrimSpace(string(b))
+	var request struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+	}
+	isObject := json.Unmarshal(w.body, &request) == nil
+	switch {
+	case w.refused != http.StatusBadRequest:
+	case len(w.body) > 0 && !json.Valid(w.body):
+		code, message = handoff.CodeParseError, "the body is not valid JSON"
+	case strings.HasPrefix(message, "malformed payload"):
+		message = "the body is not a JSON-RPC 2.0 message"
+	case isObject && strings.Contains(message, "not handled"):
+		code, message = handoff.CodeMethodNotFound, "no method "+handoff.Quote(request.Method)+" is served here"
+	}
+	writeRefusal(w.ResponseWriter, w.refused, request.ID, code, message)
+	return len(b), nil
+}
+
+// Flush sends what was written so far.
+func (w *refusalWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// Unwrap lets http.ResponseController reach the writer below.
+func (w *refusalWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func writeRefusal(w http.ResponseWriter, status int, id json.RawMessage, code handoff.Code, message string) {
+	rpc := handoff.Lookup(code).Relay
+	if code == handoff.CodeContentTooLarge {
+		rpc = handoff.Lookup(handoff.CodeInvalidRequest).Relay
+	}
+	if len(id) == 0 || id[0] == '{' || id[0] == '[' {
+		id = json.RawMessage("null")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Del("Content-Length")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{ // the client may be gone
+		"jsonrpc": "2.0", "id": id,
+		"error": map[string]any{"code": rpc, "message": message, "data": map[string]any{"code": code, "request_id": w.Header().Get("X-Request-Id")}},
+	})
+}

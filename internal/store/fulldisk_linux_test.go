@@ -1,0 +1,104 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"handclasp/internal/hubtest"
+	"handclasp/internal/store"
+)
+
+// smallDisk mounts a file system of that many bytes, which needs root.
+func smallDisk(t *testing.T, size int) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		hubtest.Require(t, "tmpfs", errors.New("only root may mount a file system"))
+	}
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", size)); err != nil {
+		hubtest.Require(t, "tmpfs", fmt.Errorf("mount tmpfs: %w", err))
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+			_ = syscall.Unmount(dir, syscall.MNT_DETACH)
+		}
+	})
+	return dir
+}
+
+// fill takes all the room that is left and returns what gives it back.
+func fill(t *testing.T, dir string) (empty func()) {
+	t.Helper()
+	path := filepath.Join(dir, "ballast")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for block := make([]byte, 4096); ; {
+		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
+			return func() {
+				if err := os.Remove(path); err != nil {
+					t.Error(err)
+				}
+			}
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestPoisonedBatchOnAFullFileSystemAnswersTruly(t *testing.T) {
+	t.Parallel()
+	for name, reading := range map[string]bool{"with readers": true, "writer alone": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := smallDisk(t, 64<<20)
+			f := open(t, store.Config{Path: filepath.Join(dir, "handclasp.db")})
+			f.write(add("earlier"))
+			if reading {
+				f.there()
+			}
+			empty := fill(t, dir)
+			answers := f.together(
+				call{fn: add("before")},
+				call{fn: addLarge("large", spill)},
+				call{fn: add("after")},
+			)
+			for i, err := range answers {
+				wantUnavailable(t, fmt.Sprintf("function %d", i+1), err, nothing)
+				if !strings.Contains(fmt.Sprint(err), "disk is full") {
+					t.Errorf("%v does not say that the disk is full", err)
+				}
+			}
+			for range 3 {
+				err := f.Write(context.Background(), add("later"))
+				wantUnavailable(t, "a write on a full disk", err, nothing)
+			}
+			if reading {
+				wantThere(t, f.there(), "earlier")
+			}
+			empty()
+			f.write(add("later"))
+			wantThere(t, f.there(), "earlier", "later")
+			wantThere(t, f.thereOnDisk(), "earlier", "later")
+		})
+	}
+}
+
+func TestOpeningOnAFullFileSystemSaysSo(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t, 8<<20)
+	fill(t, dir)
+	_, err := store.Open(context.Background(), store.Config{Path: filepath.Join(dir, "handclasp.db")})
+	if err == nil || !strings.Contains(err.Error(), "is full") {
+		t.Errorf("got %v, want the sentence about the full disk", err)
+	}
+}

@@ -1,0 +1,35 @@
+// Starts a hub, registers two agents while it serves, and lets every client go its round.
+//
+//   node main.mjs BINARY WORKDIR [PYTHON]
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { check } from "./check.mjs";
+import { Hub } from "./hub.mjs";
+import { modern } from "./modern.mjs";
+import { team } from "./team.mjs";
+
+const [binary, work, python] = process.argv.slice(2);
+const hub = new Hub(binary, join(work, "data"), join(work, "hub.pid"));
+try {
+  await hub.start();
+  const anna = await hub.operator("agent", "add", "anna@acme", "--role", "backend");
+  const frank = await hub.operator("agent", "add", "frank@acme", "--role", "android");
+  check("agent add gives keys through owner.sock while the hub serves", [anna, frank].every((k) => k.api_key.startsWith("hc_live_")));
+  await team(hub, anna, frank);
+  await modern(hub, anna, frank);
+  if (python) {
+    const env = { ...process.env, HUB_URL: hub.url, ANNA_KEY: anna.api_key, FRANK_KEY: frank.api_key };
+    const child = spawn(python, [new URL("team.py", import.meta.url).pathname], { env, stdio: ["ignore", "inherit", "inherit"] });
+    const [code] = await once(child, "exit");
+    if (code !== 0) throw new Error(`the Python client ended with ${code}`);
+  }
+  const end = await hub.stop();
+  check("SIGTERM ends the hub with exit 0 within 10 s", end.code === 0 && end.ms < 10_000, end);
+} catch (e) {
+  console.error(e.message);
+  if (!e.message.startsWith("NOT ok")) console.error(e.stack);
+  console.error(`the hub's log:\n${hub.log.slice(-20).join("\n")}`);
+  hub.child?.kill("SIGKILL");
+  process.exit(1);
+}
