@@ -80,8 +80,16 @@ func New(cfg Config) *Hub {
 // Limits are the bounds this hub enforces.
 func (h *Hub) Limits() handoff.Limits { return h.lim }
 
-// Ready reports whether the database answers.
-func (h *Hub) Ready(ctx context.Context) error { return h.st.Ping(ctx) }
+// Ready reports whether new calls should come here: the database answers and the hub is not
+// shutting down.
+func (h *Hub) Ready(ctx context.Context) error {
+	select {
+	case <-h.waiters.draining:
+		return handoff.Unavailable("the hub is shutting down", nil)
+	default:
+		return h.st.Ping(ctx)
+	}
+}
 
 // newID makes a UUIDv7: ids of one process sort by the time they were made.
 func newID() string {
