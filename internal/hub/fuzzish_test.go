@@ -45,6 +45,7 @@ type model struct {
 	handoffs []*modelHandoff
 	blocked  [4][4]bool
 	keys     map[string]effect // by actor, verb and key
+	retries  []func()          // the last calls that had a key
 }
 
 type effect struct {
@@ -155,8 +156,10 @@ func (m *model) keep(who int, verb, key string, e effect) {
 	}
 }
 
-// key is none mostly, or one of few, so that they are used again.
-func (m *model) key() string { return []string{"", "", "", "k", "l", "m"}[m.pick(6)] }
+// key is none, a new one, or one of few, so that they are used again.
+func (m *model) key() string {
+	return []string{"", "", "k", "l", fmt.Sprint("new ", m.rnd.Uint64())}[m.pick(5)]
+}
 
 func (m *model) epoch(h *modelHandoff) *int {
 	return []*int{nil, new(h.epoch), new(h.epoch), new(max(0, h.epoch-1))}[m.pick(4)]
@@ -167,13 +170,18 @@ func (m *model) step() {
 	if h != nil && m.pick(3) > 0 { // mostly somebody who takes part
 		who = []int{h.creator, h.recipient, h.recipient}[m.pick(3)]
 	}
-	switch n := m.pick(40); {
+	var call func()
+	key := m.key()
+	switch n := m.pick(42); {
 	case n < 6 || h == nil:
-		m.create()
+		to, deadline := m.pick(4), []int{0, 0, 60, 600}[m.pick(4)]
+		call = func() { m.create(who, to, deadline, key) }
 	case n < 14:
-		m.accept(h, who)
+		lease := []int{0, 10, 60}[m.pick(3)]
+		call = func() { m.accept(h, who, lease, key) }
 	case n < 22:
-		m.send(h, who)
+		asks := m.pick(4) == 0
+		call = func() { m.send(h, who, asks, key) }
 	case n < 25:
 		m.complete(h, who)
 	case n < 27:
@@ -190,12 +198,23 @@ func (m *model) step() {
 		seconds := []int{1, 10, 30, 120}[m.pick(4)]
 		m.f.Clock.Advance(time.Duration(seconds) * time.Second)
 		m.now += seconds
+	case n < 41: // a retry, whatever happened meanwhile
+		if len(m.retries) > 0 {
+			m.retries[m.pick(len(m.retries))]()
+		}
 	default:
 		_, err := m.f.Hub.Sweep(bg)
 		noError(m.t, err)
 		for _, h := range m.handoffs {
 			h.settle(m.now)
 		}
+	}
+	if call == nil {
+		return
+	}
+	call()
+	if key != "" {
+		m.retries = append(m.retries[max(0, len(m.retries)-5):], call)
 	}
 }
 

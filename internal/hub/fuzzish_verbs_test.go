@@ -10,9 +10,7 @@ import (
 // Each verb of the model says first what must come of it, then plays it on the hub, then does
 // the same to the model.
 
-func (m *model) create() {
-	who, to, key := m.pick(4), m.pick(4), m.key()
-	deadline := []int{0, 0, 60, 600}[m.pick(4)]
+func (m *model) create(who, to, deadline int, key string) {
 	content := fmt.Sprint(to, deadline)
 	e, found, code := m.keyed(who, "create", key, content)
 	switch {
@@ -43,8 +41,8 @@ func (m *model) create() {
 	m.keep(who, "create", key, effect{content: content, of: h})
 }
 
-func (m *model) accept(h *modelHandoff, who int) {
-	is, key, lease := m.at(h), m.key(), []int{0, 10, 60}[m.pick(3)]
+func (m *model) accept(h *modelHandoff, who, lease int, key string) {
+	is := m.at(h)
 	content := fmt.Sprint(h.id, lease)
 	e, found, code := m.keyed(who, "claim", key, content)
 	switch {
@@ -82,8 +80,8 @@ func (m *model) accept(h *modelHandoff, who int) {
 	}
 }
 
-func (m *model) send(h *modelHandoff, who int) {
-	is, key, asks := m.at(h), m.key(), m.pick(4) == 0
+func (m *model) send(h *modelHandoff, who int, asks bool, key string) {
+	is := m.at(h)
 	content := fmt.Sprint(h.id, asks)
 	e, found, code := m.keyed(who, "message", key, content)
 	switch {

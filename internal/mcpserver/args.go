@@ -191,7 +191,7 @@ func (d *decoder) extra(p *param, s *scanner, lit, key []byte, kept *keySet) *fa
 	}
 	d.out = append(append(d.out, lit...), ':')
 	start := s.i
-	if bad := s.skip(2); bad != fine {
+	if bad := s.skip(maxDepth - rawDepth + 2); bad != fine {
 		return bad.fault().under(segment(name))
 	}
 	d.out = append(d.out, s.data[start:s.i]...)
@@ -243,7 +243,7 @@ func (d *decoder) missing(p *param) *fault {
 func (d *decoder) value(p *param, s *scanner) (bool, *fault) {
 	if p.kind == kindRaw {
 		start := s.i
-		if bad := s.skip(1); bad != fine {
+		if bad := s.skip(maxDepth - rawDepth + 1); bad != fine {
 			return false, bad.fault()
 		}
 		if size := s.i - start; p.maxLen > 0 && size > p.maxLen {

@@ -58,15 +58,15 @@ func TestEveryPageOfAThreadStaysWithinTheBudgetAndShowsEachMessageOnce(t *testin
 			id := anna.hand(frank, map[string]any{"summary": of(texture, 700), "question": of(texture, 300), "artifacts": []any{
 				map[string]any{"type": "link", "url": "https://x.io", "title": of(texture, 400), "extra": of(texture, 400)},
 			}})
-			const total = 60
+			const total = 45
 			sizes := rand.New(rand.NewPCG(1, uint64(len(texture))))
 			from := anna.asHub(t)
 			oversized := map[int]bool{}
 			for i := 2; i <= total; i++ {
-				in := hub.SendInput{ThreadID: id, Body: of(texture, 20+sizes.IntN(3000))}
+				in := hub.SendInput{ThreadID: id, Body: of(texture, 20+sizes.IntN(2500))}
 				switch {
-				case i%7 == 0:
-					in.Payload = json.RawMessage("{\n  \"k\": " + rawJSON(t, []string{of(texture, 1500)}) + "}")
+				case i%3 == 0:
+					in.Payload = json.RawMessage("{\n  \"k\": " + rawJSON(t, []string{of(texture, 4000)}) + "}")
 				case i%20 == 1:
 					in.Body, oversized[i] = of(texture, 50<<10), true
 				}
@@ -90,7 +90,7 @@ func TestEveryPageOfAThreadStaysWithinTheBudgetAndShowsEachMessageOnce(t *testin
 					t.Fatal("an empty page")
 				case oversized[shown] && len(messages) > 1:
 					t.Errorf("message %d, too large for a page, shares one with %d others", shown, len(messages)-1)
-				case !oversized[shown]:
+				case len(messages) > 1 || len(r.raw) < mcpserver.PageBytes: // a larger one stands alone
 					within(t, fmt.Sprintf("messages up to %d", shown), r)
 				}
 				if after > 0 && (page["summary"] != nil || page["artifacts"] != nil) {
@@ -157,14 +157,15 @@ func TestALimitOfOneWalksAThreadMessageByMessage(t *testing.T) {
 
 func TestEveryPageOfAnInboxStaysWithinTheBudgetAndShowsEachHandoffOnce(t *testing.T) {
 	t.Parallel()
-	for name, texture := range textures {
-		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+	for name, total := range map[string]int{"plain": 210, "quotes": 40, "markup": 40, "emoji": 40, "controls": 40} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			texture := textures[name]
 			w := newWire(t, "sqlite")
 			named := func(in *hub.AgentInput) { in.Name, in.Role = of(texture, 250), of(texture, 250) }
 			anna, frank := w.agent("anna@acme", named), w.agent("frank@acme", named)
 			from, made := anna.asHub(t), map[string]bool{}
-			for range 210 {
+			for range total {
 				c, err := w.Hub.Create(context.Background(), from, hub.CreateInput{To: frank.handle, Intent: handoff.Inform, Summary: of(texture, 2000)})
 				if err != nil {
 					t.Fatal(err)
@@ -177,7 +178,7 @@ func TestEveryPageOfAnInboxStaysWithinTheBudgetAndShowsEachHandoffOnce(t *testin
 				page := r.fields(t, "check_inbox")
 				within(t, "check_inbox", r)
 				items := page["items"].([]any)
-				if len(items) == 0 || page["unread_total"] != 210.0 {
+				if len(items) == 0 || page["unread_total"] != float64(total) {
 					t.Errorf("%d items, %v unread", len(items), page["unread_total"])
 				}
 				for _, i := range items {
@@ -198,7 +199,7 @@ func TestEveryPageOfAnInboxStaysWithinTheBudgetAndShowsEachHandoffOnce(t *testin
 
 func TestSixHundredTeammatesComeInPagesWithinTheBudget(t *testing.T) {
 	t.Parallel()
-	for name, texture := range map[string]string{"short": "", "long": textures["quotes"], "markup": textures["markup"]} {
+	for name, texture := range map[string]string{"short": "", "long": textures["markup"]} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWire(t, "sqlite")

@@ -138,6 +138,9 @@ var limits = []limit{
 	{"payload", "send_message", 64 * kib, large, func(l *limitWorld, n int) map[string]any {
 		return map[string]any{"thread_id": l.sent(false), "body": "b", "payload": text(n - 2)}
 	}},
+	{"payload depth", "send_message", 128, wrong, func(l *limitWorld, n int) map[string]any {
+		return map[string]any{"thread_id": l.sent(false), "body": "b", "payload": nested(n)}
+	}},
 	{"message artifacts", "send_message", 50, large, func(l *limitWorld, n int) map[string]any {
 		return map[string]any{"thread_id": l.sent(false), "body": "b", "artifacts": repeat(n, link)}
 	}},

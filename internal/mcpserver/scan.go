@@ -8,8 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep a value of any kind may nest; it bounds the stack of one decode.
-const maxDepth = 1000
+const (
+	// maxDepth is how deep a value of any kind may nest; it bounds the stack of one decode.
+	maxDepth = 1000
+	// rawDepth is how deep a caller's own JSON may: what it sends comes back some levels deeper
+	// in a result, and clients give up on deep JSON, the strictest of the known ones at 200.
+	rawDepth = 128
+)
 
 // scanner walks over JSON (RFC 8259) once, without building values. It is strict where the
 // standard library is lenient: text must be valid Unicode without NUL (contracts: errors).
@@ -47,7 +52,7 @@ func (t trouble) sentence() string {
 	case badUTF8:
 		return "is not valid UTF-8"
 	case tooDeep:
-		return "nests deeper than " + strconv.Itoa(maxDepth) + " levels"
+		return "nests deeper than " + strconv.Itoa(rawDepth) + " levels"
 	}
 	return "is not valid JSON"
 }

@@ -22,23 +22,21 @@ const oneFileDiff = "--- a/main.go\n+++ b/main.go\n@@ -1 +1 @@\n-a\n+b\n"
 func TestAHandoffTravelsOverMCPFromSenderToCompletion(t *testing.T) {
 	t.Parallel()
 	for _, kind := range hubtest.Kinds() {
-		for _, path := range []string{"/mcp/team", "/mcp"} {
-			for _, client := range []string{"by hand", "sdk 2025-11-25", "sdk 2026-07-28"} {
-				t.Run(kind+path+" "+client, func(t *testing.T) {
-					t.Parallel()
-					w := newWire(t, kind)
-					anna, frank := w.pair()
-					anna.path, frank.path = path, path
-					version, bySDK := strings.CutPrefix(client, "sdk ")
-					as := func(c *caller) do {
-						if !bySDK {
-							return func(tool string, args map[string]any) reply { return c.call(tool, args) }
-						}
-						return sdkCalls(t, c.session(version), version)
+		for _, how := range []struct{ path, client string }{{"/mcp/team", "by hand"}, {"/mcp", "by hand"}, {"/mcp/team", "sdk 2025-11-25"}, {"/mcp", "sdk 2026-07-28"}} {
+			t.Run(kind+how.path+" "+how.client, func(t *testing.T) {
+				t.Parallel()
+				w := newWire(t, kind)
+				anna, frank := w.pair()
+				anna.path, frank.path = how.path, how.path
+				version, bySDK := strings.CutPrefix(how.client, "sdk ")
+				as := func(c *caller) do {
+					if !bySDK {
+						return func(tool string, args map[string]any) reply { return c.call(tool, args) }
 					}
-					story(t, w, as(anna), as(frank))
-				})
-			}
+					return sdkCalls(t, c.session(version), version)
+				}
+				story(t, w, as(anna), as(frank))
+			})
 		}
 	}
 }

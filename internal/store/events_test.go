@@ -398,10 +398,3 @@ func TestCursorOfAnotherEpochIsExpiredAndGarbageIsRefused(t *testing.T) {
 		}
 	})
 }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

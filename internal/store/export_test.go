@@ -16,3 +16,22 @@ func (tx *Tx) EachRow(query string, f func()) error {
 		return nil
 	})
 }
+
+// InUse is how many connections are lent out; none may be while nobody calls.
+func (s *Store) InUse() int {
+	if s.db != nil {
+		return s.db.Stats().InUse
+	}
+	return cap(s.readers) - len(s.readers)
+}
+
+// Texts reads the first column of a query without parameters, as text.
+func (tx *Tx) Texts(query string) (list []string, err error) {
+	err = tx.each(query, nil, func(r rows) error {
+		var text string
+		err := r.Scan(&text)
+		list = append(list, text)
+		return err
+	})
+	return list, err
+}

@@ -34,7 +34,7 @@ func migrate(ctx context.Context, d dialect, db *sql.DB) error {
 	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
 	if d.name() == "postgres" {
 		kind = goose.DialectPostgres
-		locker, err := lock.NewPostgresSessionLocker()
+		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // looks every second, not every five
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -46,9 +47,12 @@ func (s *Store) openSQLite(ctx context.Context) error {
 	return nil
 }
 
-// dsn puts busy_timeout first: switching to WAL may itself have to wait.
+// dsn puts busy_timeout first: switching to WAL may itself have to wait. modeof gives the WAL,
+// which holds the same as the database, its mode.
 func (s *Store) dsn(extra string) string {
-	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&_pragma=temp_store(memory)&" + extra + "&vfs=" + url.QueryEscape(diskVFS(s.cfg.VFS))
+	escape := func(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") } // SQLite keeps a plus
+	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&_pragma=temp_store(memory)&" + extra +
+		"&vfs=" + escape(diskVFS(s.cfg.VFS)) + "&modeof=" + escape(s.cfg.Path)
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: s.cfg.Path, RawQuery: q}).String()
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"pgregory.net/rapid"
 
 	"handclasp/internal/handoff"
 	"handclasp/internal/hubtest"
@@ -28,6 +29,14 @@ type fixture struct {
 	t   testing.TB
 	cfg store.Config
 	log *hubtest.LogBuffer
+	// closed tells that the test closed the store itself.
+	closed bool
+}
+
+// Close closes the store before the test's end.
+func (f *fixture) Close() error {
+	f.closed = true
+	return f.Store.Close()
 }
 
 // config names a fresh database of the kind.
@@ -50,6 +59,9 @@ func open(t testing.TB, cfg store.Config) *fixture {
 	}
 	f.Store = st
 	t.Cleanup(func() {
+		if n := st.InUse(); n != 0 && !t.Failed() && !f.closed {
+			t.Errorf("%d connections were not given back", n)
+		}
 		if err := st.Close(); err != nil {
 			t.Errorf("close store: %v", err)
 		}
@@ -213,14 +225,14 @@ func says(err error) string {
 
 // wantSays fails the test unless the answer says so, and is unavailable and retryable where it
 // is the database's fault.
-func wantSays(t testing.TB, who string, err error, want string) {
+func wantSays(t rapid.TB, who string, err error, want string) {
 	t.Helper()
 	if got := says(err); got != want {
 		t.Errorf("%s was told %q (%v), want %q", who, got, err, want)
 	}
 }
 
-func wantUnavailable(t testing.TB, who string, err error, want string) {
+func wantUnavailable(t rapid.TB, who string, err error, want string) {
 	t.Helper()
 	wantSays(t, who, err, want)
 	var e *handoff.Error
@@ -229,10 +241,17 @@ func wantUnavailable(t testing.TB, who string, err error, want string) {
 	}
 }
 
-func wantThere(t testing.TB, got []string, want ...string) {
+func wantThere(t rapid.TB, got []string, want ...string) {
 	t.Helper()
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("in the database are %s, want %s", fmt.Sprint(got), fmt.Sprint(want))
+	}
+}
+
+func must(t rapid.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
