@@ -100,7 +100,7 @@ var teamTools = []tool{
 			"Without filters: pending and accepted ones sent to you, plus all with news that you sent or received. " +
 			"view_thread reads one, accept_handoff takes one. Marks nothing read; the sender sees that you fetched it. " +
 			"wait_seconds parks the call, instead of polling, until something is unread (with since: newer), " +
-			"then returns what there is. Above 64 parked calls: rate_limited.",
+			"then returns what there is. Too many parked calls: rate_limited.",
 		hints: hints{idempotent: true},
 		params: []param{
 			list("status", "Only these.", enum("", "", handoff.TeamStatuses()...)).items(1, 6),

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -277,4 +279,32 @@ func openFiles(t *testing.T, path string) []string {
 		}
 	}
 	return list
+}
+
+func TestWritersBehindALockedDatabaseDoNotWaitOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	f := open(t, config(t, "sqlite"))
+	other, err := sql.Open("sqlite3", "file:"+f.cfg.Path)
+	must(t, err)
+	defer other.Close()
+	lock, err := other.Conn(context.Background())
+	must(t, err)
+	defer lock.Close()
+	_, err = lock.ExecContext(context.Background(), "BEGIN IMMEDIATE")
+	must(t, err)
+	began := time.Now()
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			wantUnavailable(t, "a writer", f.Write(context.Background(), add("never")), nothing)
+		})
+	}
+	wg.Wait()
+	if took := time.Since(began); took > 40*time.Second { // five seconds each would be 100
+		t.Errorf("the last was answered after %v", took)
+	}
+	_, err = lock.ExecContext(context.Background(), "ROLLBACK")
+	must(t, err)
+	f.write(add("later"))
+	wantThere(t, f.there(), "later")
 }

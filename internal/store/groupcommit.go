@@ -108,7 +108,7 @@ func (c *committer) run() {
 		if conn == nil {
 			var err error
 			if conn, err = c.open(context.Background()); err != nil {
-				first.done <- databaseError{err}
+				c.refuse(first, databaseError{err})
 				continue
 			}
 		}
@@ -116,6 +116,15 @@ func (c *committer) run() {
 			conn.drop()
 			conn = nil
 		}
+	}
+}
+
+// refuse answers a call for which no transaction could be begun, and all that wait behind it:
+// each would wait for the same as long again, one after the other.
+func (c *committer) refuse(first *job, err error) {
+	first.done <- err
+	for range len(c.jobs) { // nobody else takes from it; who comes later tries anew
+		(<-c.jobs).done <- err
 	}
 }
 
@@ -130,7 +139,7 @@ func (c *committer) batch(conn *sqliteConn, first *job) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), writeDeadline)
 	defer cancel()
 	if err := conn.control(ctx, "BEGIN IMMEDIATE"); err != nil {
-		first.done <- databaseError{err}
+		c.refuse(first, databaseError{err})
 		return false
 	}
 	began := time.Now()

@@ -536,8 +536,10 @@ func TestBlocksAndReach(t *testing.T) {
 		reach("what was done before", op, "frank@acme", store.Reach{Recipient: recipient, Effect: e, Found: true})
 		reach("what was done before, to nobody", op, "gone@acme", store.Reach{Effect: e, Found: true})
 		for _, other := range []store.Operation{
-			{Actor: "r-id", Verb: op.Verb, Key: op.Key}, {Actor: op.Actor, Verb: "other", Key: op.Key},
-			{Actor: op.Actor, Verb: op.Verb, Key: "KEY"}, {Actor: op.Actor, Verb: op.Verb},
+			{Actor: "r-id", Verb: op.Verb, Key: op.Key},
+			{Actor: op.Actor, Verb: "other", Key: op.Key},
+			{Actor: op.Actor, Verb: op.Verb, Key: "KEY"},
+			{Actor: op.Actor, Verb: op.Verb},
 		} {
 			reach(fmt.Sprintf("another effect: %+v", other), other, "frank@acme", store.Reach{Recipient: recipient})
 		}
@@ -683,8 +685,11 @@ func TestDueHeldAndFetchedHandoffsAreFound(t *testing.T) {
 				t.Errorf("the oldest unfetched is of %v", st.OldestUnfetched)
 			}
 			wantSame(t, "the counts", st.States, []store.StateCount{
-				{Door: "team", State: "claimed", Count: 3}, {Door: "team", State: "completed", Count: 1}, {Door: "team", State: "expired", Count: 1},
-				{Door: "team", State: "open", Count: 3}, {Door: "team", State: "verifying", Count: 1},
+				{Door: "team", State: "claimed", Count: 3},
+				{Door: "team", State: "completed", Count: 1},
+				{Door: "team", State: "expired", Count: 1},
+				{Door: "team", State: "open", Count: 3},
+				{Door: "team", State: "verifying", Count: 1},
 			})
 			return errors.Join(err, err2, err3, err4)
 		})
