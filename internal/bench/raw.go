@@ -121,7 +121,7 @@ func open(database string, p place) (*sql.DB, error) {
 	if database == "postgres" {
 		return sql.Open("pgx", p.cfg.URL)
 	}
-	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)"
+	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&_pragma=temp_store(memory)&_pragma=cache_size(-8000)&_pragma=wal_autocheckpoint(4000)"
 	return sql.Open("sqlite3", (&url.URL{Scheme: "file", OmitHost: true, Path: p.cfg.Path, RawQuery: q}).String())
 }
 

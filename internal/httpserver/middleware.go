@@ -165,11 +165,11 @@ func hostOnly(hostport string) string {
 // limited bounds the body and notes the matched route.
 func (s *server) limited(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, pattern := mux.Handler(r); pattern != "" {
+		defer func() { // also when a handler panics
 			if note, ok := r.Context().Value(routeKey{}).(*routeNote); ok {
-				note.pattern = pattern
+				note.pattern = r.Pattern
 			}
-		}
+		}()
 		if r.ContentLength > s.cfg.MaxBody {
 			problem(w, r, http.StatusRequestEntityTooLarge, "content_too_large", fmt.Sprintf("the body has %d bytes, at most %d are accepted", r.ContentLength, s.cfg.MaxBody))
 			return

@@ -112,7 +112,7 @@ type Call struct {
 
 // traceID is the trace id inside the call's traceparent.
 func (c Call) traceID() string {
-	if parts := strings.Split(c.TraceParent, "-"); len(parts) == 4 {
+	if parts := strings.Split(c.TraceParent, "-"); len(parts) >= 4 { // later versions may add parts
 		return parts[1]
 	}
 	return ""

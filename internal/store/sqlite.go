@@ -47,11 +47,16 @@ func (s *Store) openSQLite(ctx context.Context) error {
 	return nil
 }
 
+// speed: savepoints keep the pages they may have to restore in memory instead of a file, the
+// writer's cache holds the inner pages of a few million rows, and a checkpoint, which a commit
+// has to wait for, comes every 16 MiB of log instead of every four. Durability is untouched.
+const speed = "_pragma=temp_store(memory)&_pragma=cache_size(-8000)&_pragma=wal_autocheckpoint(4000)"
+
 // dsn puts busy_timeout first: switching to WAL may itself have to wait. modeof gives the WAL,
 // which holds the same as the database, its mode.
 func (s *Store) dsn(extra string) string {
 	escape := func(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") } // SQLite keeps a plus
-	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&_pragma=temp_store(memory)&" + extra +
+	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&" + speed + "&" + extra +
 		"&vfs=" + escape(diskVFS(s.cfg.VFS)) + "&modeof=" + escape(s.cfg.Path)
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: s.cfg.Path, RawQuery: q}).String()
 }
