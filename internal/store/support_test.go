@@ -83,10 +83,14 @@ func onEach(t *testing.T, test func(t *testing.T, f *fixture)) {
 // add is a write that leaves one trace: an agent of that name.
 func add(name string) func(*store.Tx) error { return addLarge(name, 0) }
 
-// addLarge is add with a row of that many bytes.
+// addLarge is add with that many bytes on top, in an event.
 func addLarge(name string, bytes int) func(*store.Tx) error {
 	return func(tx *store.Tx) error {
-		return tx.InsertAgent(&store.AgentRow{Agent: handoff.Agent{ID: name, Handle: name, Role: strings.Repeat("x", bytes)}}, tx.Now())
+		err := tx.InsertAgent(&store.AgentRow{Agent: handoff.Agent{ID: name, Handle: name, Role: strings.Repeat("x", min(bytes, 1000))}}, tx.Now())
+		if err != nil || bytes == 0 {
+			return err
+		}
+		return tx.InsertEvent(&handoff.Event{Type: handoff.EventAgentAdded, SubjectID: name, TraceID: strings.Repeat("x", bytes), At: tx.Now()})
 	}
 }
 
