@@ -228,7 +228,7 @@ func (h *Handoff) Cancel(actor Actor, reason string, holderDisabled bool, now ti
 		return "", h.terminal()
 	case actor.IsOperator() && reason == "":
 		return "", Invalid("reason", "nothing came; the operator gives a reason when cancelling")
-	case !actor.IsOperator() && h.State != Open && !(h.State == Claimed && holderDisabled):
+	case !actor.IsOperator() && h.State != Open && (h.State != Claimed || !holderDisabled):
 		return "", Refuse(CodeInvalidTransition, "this handoff was accepted: it can no longer be cancelled", "Ask its holder with send_message to decline_handoff it.")
 	}
 	h.end(Cancelled, actor, reason, now)

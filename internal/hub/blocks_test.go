@@ -105,7 +105,8 @@ func TestTeammatesAreActiveNamedOthersAndFiltersApplyTogether(t *testing.T) {
 		for _, in := range []hub.AgentInput{
 			{Handle: "bob@acme", Role: "Reviewer", Skills: []string{"Go", "SQL"}, Repos: []string{"acme/hub"}},
 			{Handle: "cid@acme", Role: "reviewer", Skills: []string{"go"}},
-			{Handle: "off@acme", Role: "reviewer"}, {Handle: "bare"},
+			{Handle: "off@acme", Role: "reviewer"},
+			{Handle: "bare"},
 		} {
 			_, err := f.Hub.AddAgent(bg, hubtest.Operator(), in)
 			noError(t, err)

@@ -69,8 +69,12 @@ func TestAKeyWithOtherContentIsRefusedAndNothingIsWritten(t *testing.T) {
 		f.Agent("bob@acme")
 		first := send(f, anna, hub.CreateInput{To: "frank@acme", IdempotencyKey: "k"})
 		for _, in := range []hub.CreateInput{
-			{To: "bob@acme"}, {To: "frank@acme", Summary: "other"}, {To: "frank@acme", Intent: handoff.AskQuestion}, {To: "frank@acme", ExpiresIn: 60},
-			{To: "frank@acme", Metadata: json.RawMessage(`{"a":1}`)}, {To: "frank@acme", Question: "?"},
+			{To: "bob@acme"},
+			{To: "frank@acme", Summary: "other"},
+			{To: "frank@acme", Intent: handoff.AskQuestion},
+			{To: "frank@acme", ExpiresIn: 60},
+			{To: "frank@acme", Metadata: json.RawMessage(`{"a":1}`)},
+			{To: "frank@acme", Question: "?"},
 		} {
 			in.IdempotencyKey = "k"
 			if in.Intent == "" {

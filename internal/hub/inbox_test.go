@@ -140,8 +140,10 @@ func TestTheSenderSeesWhetherItsHandoffWasFetched(t *testing.T) {
 		fetched := func() time.Time {
 			return inbox(f, anna, hub.InboxInput{Role: "sender"}).Items[0].Handoff.FetchedAt
 		}
-		if !fetched().IsZero() || !fetched().IsZero() {
-			t.Fatal("the sender's own look counts as fetched")
+		for range 2 { // the first look could itself have been taken for the fetch
+			if !fetched().IsZero() {
+				t.Fatal("the sender's own look counts as fetched")
+			}
 		}
 		inbox(f, frank, hub.InboxInput{})
 		first := fetched()
@@ -187,7 +189,7 @@ func TestAPageIsCutToItsBudgetAndGoesOnBehindIt(t *testing.T) {
 		for {
 			page := inbox(f, frank, in)
 			got = append(got, ids(page)...)
-			if in.Cursor = page.NextCursor; in.Cursor == "" {
+			if in.Cursor = page.NextCursor; in.Cursor == "" || len(got) > len(want) {
 				break
 			}
 		}
@@ -243,6 +245,7 @@ func TestPagingReachesTheOldestWithEachSeenOnceWhileAThousandArrive(t *testing.T
 		old := maps.Clone(all)
 
 		var wg sync.WaitGroup
+		t.Cleanup(wg.Wait) // before the hub closes, also when this fails
 		var arrived atomic.Bool
 		for range writers {
 			wg.Go(func() { write(each) })
