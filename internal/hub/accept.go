@@ -61,7 +61,7 @@ func (h *Hub) Accept(ctx context.Context, call Call, in AcceptInput) (Thread, er
 		if err != nil {
 			return err
 		}
-		return c.clear(call.Actor, seen)
+		return c.clear(call.Actor, &t.Handoff, seen)
 	})
 	return t, err
 }

@@ -83,7 +83,7 @@ func (h *Hub) Create(ctx context.Context, call Call, in CreateInput) (Created, e
 		}
 		now := c.Now()
 		row, message := n.handoff, n.message
-		row.Recipient, row.CreatedAt, row.UpdatedAt, message.CreatedAt = reach.Recipient.ID, now, now, now
+		row.Recipient, row.CreatedAt, row.UpdatedAt, message.CreatedAt = reach.RecipientID, now, now, now
 		if in.ExpiresIn > 0 {
 			row.ExpiresAt = now.Add(time.Duration(in.ExpiresIn) * time.Second)
 		}
@@ -113,9 +113,9 @@ func (h *Hub) describe(out *Created, row handoff.Handoff) {
 // reachable says whether the actor may hand something to the recipient it named.
 func reachable(actor handoff.Actor, r store.Reach, to string) error {
 	switch {
-	case r.Recipient == nil || r.Recipient.Disabled:
+	case r.RecipientID == "":
 		return noRecipient("to", to)
-	case r.Recipient.ID == actor.ID:
+	case r.RecipientID == actor.ID:
 		return handoff.Invalid("to", handoff.Quote(to)+" is yourself; name another teammate (list_teammates shows them)")
 	case r.Blocked:
 		return handoff.Refuse(handoff.CodeTeammateBlocked, "to: "+handoff.Quote(to)+" does not take handoffs from you", "Nothing was sent. Choose another teammate with list_teammates.")

@@ -125,14 +125,14 @@ func (h *Hub) View(ctx context.Context, call Call, in ViewInput) (Thread, error)
 				return err
 			}
 		}
-		return c.clear(call.Actor, seen)
+		return c.clear(call.Actor, &t.Handoff, seen)
 	})
 	return t, err
 }
 
-func (c *change) clear(actor handoff.Actor, seen []store.Notice) error {
+func (c *change) clear(actor handoff.Actor, h *handoff.Handoff, seen []store.Notice) error {
 	for _, n := range seen {
-		if err := c.ClearNotice(actor.ID, n.HandoffID, n.EventSeq); err != nil {
+		if err := c.ClearNotice(actor.ID, h, n.EventSeq); err != nil {
 			return err
 		}
 	}
@@ -142,7 +142,7 @@ func (c *change) clear(actor handoff.Actor, seen []store.Notice) error {
 // seenBy picks the notices that reading this page of the thread answers: those of messages on
 // it, and those that carry no message.
 func seenBy(tx *store.Tx, t *Thread) ([]store.Notice, error) {
-	notices, err := tx.Notices(t.Viewer.ID, t.Handoff.ID)
+	notices, err := tx.Notices(t.Viewer.ID, &t.Handoff)
 	if err != nil {
 		return nil, err
 	}
@@ -295,7 +295,7 @@ func (h *Hub) Send(ctx context.Context, call Call, in SendInput) (Sent, error) {
 			return err
 		}
 		if found {
-			m, err := c.MessageByID(effect.RefID)
+			m, err := c.MessageAt(effect.HandoffID, effect.Epoch)
 			out.MessageID, out.SequenceNo, out.CreatedAt, out.Replay = m.ID, m.SequenceNo, m.CreatedAt, true
 			return err
 		}
@@ -320,7 +320,7 @@ func (h *Hub) Send(ctx context.Context, call Call, in SendInput) (Sent, error) {
 			func() error { return c.InsertMessage(&m) },
 			func() error { return c.UpdateHandoff(&was, &row) },
 			func() error {
-				return c.InsertEffect(op, store.Effect{Fingerprint: print, HandoffID: row.ID, RefID: m.ID}, c.Now())
+				return c.InsertEffect(op, store.Effect{Fingerprint: print, HandoffID: row.ID, Epoch: m.SequenceNo}, c.Now())
 			})
 	})
 	return out, err

@@ -249,8 +249,8 @@ func (tx *Tx) DeleteBlock(agentID, blockedID string) error {
 
 // Reach is what creating a direct handoff asks of the database, read in one round trip.
 type Reach struct {
-	// Recipient is nil when nobody has that handle.
-	Recipient *handoff.Agent
+	// RecipientID is empty when no active agent has that handle.
+	RecipientID string
 	// Blocked: the recipient keeps the sender from reaching it.
 	Blocked bool
 	// Effect and Found are those of [Tx.Effect].
@@ -262,30 +262,17 @@ type Reach struct {
 // already done under the key.
 func (tx *Tx) Reach(op Operation, handle string) (Reach, error) {
 	var r Reach
-	var a agentScan
-	var epoch int64
-	dest := append(a.dest(), &r.Blocked, &r.Effect.Fingerprint, &r.Effect.HandoffID, &r.Effect.RefID, &epoch)
 	var blocked int64
-	dest[len(dest)-5] = &blocked
-	err := tx.row(`SELECT COALESCE(a.id, ''), COALESCE(a.handle, ''), COALESCE(a.name, ''), COALESCE(a.role, ''), COALESCE(a.skills, ''), COALESCE(a.repos, ''),
-		COALESCE(a.unlisted, 0), COALESCE(a.created_at, 0), COALESCE(a.disabled_at, 0), COALESCE(a.last_seen_at, 0),
-		CASE WHEN b.agent_id IS NULL THEN 0 ELSE 1 END,
+	err := tx.row(`SELECT COALESCE(a.id, ''), CASE WHEN b.agent_id IS NULL THEN 0 ELSE 1 END,
 		COALESCE(i.fingerprint, ''), COALESCE(i.handoff_id, ''), COALESCE(i.ref_id, ''), COALESCE(i.epoch, 0)
 		FROM (SELECT 1 AS one) x
-		LEFT JOIN agents a ON a.handle_key = $1
+		LEFT JOIN agents a ON a.handle_key = $1 AND a.disabled_at = 0
 		LEFT JOIN blocks b ON b.agent_id = a.id AND b.blocked_id = $2
 		LEFT JOIN idempotency i ON i.actor_id = $2 AND i.operation = $3 AND i.key = $4`,
-		handoff.FoldHandle(handle), op.Actor, op.Verb, op.Key).scan(dest...)
-	if err != nil {
-		return r, err
-	}
-	r.Effect.Epoch = int(epoch)
+		handoff.FoldHandle(handle), op.Actor, op.Verb, op.Key).
+		scan(&r.RecipientID, &blocked, &r.Effect.Fingerprint, &r.Effect.HandoffID, &r.Effect.RefID, &r.Effect.Epoch)
 	r.Found = op.Key != "" && r.Effect.Fingerprint != ""
 	r.Blocked = blocked != 0
-	agent, err := a.value()
-	if err == nil && agent.ID != "" {
-		r.Recipient = &agent.Agent
-	}
 	return r, err
 }
 

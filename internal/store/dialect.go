@@ -34,7 +34,7 @@ func (sqlite) name() string { return "sqlite" }
 
 func (sqlite) ddl(text string) string {
 	return strings.NewReplacer(
-		"{{serial}}", "integer PRIMARY KEY AUTOINCREMENT", "{{xact}}", "0",
+		"{{serial}}", "integer PRIMARY KEY", "{{xact}}", "0",
 		// The id alone is the order here, and a table that is its own primary key saves an index.
 		"{{events_in_order}}", "", "{{clustered}}", " WITHOUT ROWID").Replace(text)
 }

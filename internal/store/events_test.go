@@ -152,7 +152,7 @@ func now(fn func(*store.Tx) error) func(*store.Tx) error {
 		if err := fn(tx); err != nil {
 			return err
 		}
-		_, err := tx.HasNews("nobody")
+		_, err := tx.UnreadTotal("nobody")
 		return err
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -151,10 +152,7 @@ func (c *committer) batch(conn *sqliteConn, first *job) bool {
 		answers = append(answers, answer{j, err})
 		j = nil
 		if poison == nil && len(answers) < maxBatch && time.Since(began) < c.work {
-			select {
-			case j = <-c.jobs:
-			default:
-			}
+			j = c.next()
 		}
 	}
 	outcome := "nothing was written"
@@ -175,6 +173,24 @@ func (c *committer) batch(conn *sqliteConn, first *job) bool {
 		a.j.done <- a.err
 	}
 	return poison == nil
+}
+
+// next is the next function that waits, or nil. When none does, others that are ready to run get
+// the processor once: under load they are calls about to write, and every one that joins saves
+// a commit; at rest nobody is ready and nothing is lost.
+func (c *committer) next() *job {
+	select {
+	case j := <-c.jobs:
+		return j
+	default:
+	}
+	runtime.Gosched()
+	select {
+	case j := <-c.jobs:
+		return j
+	default:
+		return nil
+	}
 }
 
 // runOne runs one function under a savepoint. err is its own outcome, poison is set when the

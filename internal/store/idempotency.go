@@ -18,8 +18,9 @@ type Operation struct {
 type Effect struct {
 	Fingerprint string
 	HandoffID   string
-	// RefID is the message or draft that came of it; empty for others.
+	// RefID is the draft that came of it; empty for others.
 	RefID string
+	// Epoch is the claim epoch that came of it; for a message, its sequence number.
 	Epoch int
 }
 

@@ -121,8 +121,9 @@ func (tx *Tx) fillNews(agentID string, items []InboxItem, at map[string]int) err
 		list[i] = items[i].Handoff.ID
 	}
 	in, ids := placeholders(list, 2)
-	return tx.each(`SELECT n.handoff_id, n.type, sum(CASE WHEN n.sequence_no > 0 THEN 1 ELSE 0 END) FROM notices n
-		WHERE n.actor_id = $1 AND n.handoff_id IN (`+in+`) GROUP BY n.handoff_id, n.type ORDER BY n.handoff_id, min(n.event_seq)`,
+	return tx.each(`SELECT n.handoff_id, n.type, sum(CASE WHEN n.sequence_no > 0 THEN 1 ELSE 0 END)
+		FROM handoffs h JOIN notices n ON n.actor_id = $1 AND n.handoff_created_at = h.created_at AND n.handoff_id = h.id
+		WHERE h.id IN (`+in+`) GROUP BY n.handoff_id, n.type ORDER BY n.handoff_id, min(n.event_seq)`,
 		append([]any{agentID}, ids...), func(r rows) error {
 			var id string
 			var t handoff.EventType
@@ -142,11 +143,4 @@ func (tx *Tx) UnreadTotal(agentID string) (int, error) {
 	var n int
 	err := tx.row(`SELECT count(*) FROM notices WHERE actor_id = $1 AND sequence_no > 0`, agentID).scan(&n)
 	return n, err
-}
-
-// HasNews reports whether the agent has any unseen notice.
-func (tx *Tx) HasNews(agentID string) (bool, error) {
-	var n int
-	err := tx.row(`SELECT count(*) FROM (SELECT 1 FROM notices WHERE actor_id = $1 LIMIT 1) AS x`, agentID).scan(&n)
-	return n > 0, err
 }

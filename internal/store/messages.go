@@ -53,21 +53,6 @@ func (tx *Tx) MessageAt(handoffID string, sequenceNo int) (handoff.Message, erro
 	return list[0], nil
 }
 
-// MessageByID reads one message.
-func (tx *Tx) MessageByID(id string) (handoff.Message, error) {
-	var m handoff.Message
-	found := false
-	err := tx.each("SELECT "+messageColumns+" FROM messages WHERE id = $1", []any{id}, func(r rows) (err error) {
-		m, err = scanMessage(r)
-		found = true
-		return err
-	})
-	if err == nil && !found {
-		err = handoff.NotFound("message", id)
-	}
-	return m, err
-}
-
 const draftColumns = `id, handoff_id, draft_no, author_id, epoch, suggested_diff, description, target_files, rationale, status, decided_by, reason, created_at, decided_at`
 
 func scanDraft(r rows) (handoff.Draft, error) {
@@ -141,10 +126,10 @@ type Notice struct {
 }
 
 // Notices reads what the actor has not seen of one handoff, oldest first.
-func (tx *Tx) Notices(actorID, handoffID string) ([]Notice, error) {
+func (tx *Tx) Notices(actorID string, h *handoff.Handoff) ([]Notice, error) {
 	var list []Notice
-	err := tx.each(`SELECT handoff_id, event_seq, sequence_no, type FROM notices WHERE actor_id = $1 AND handoff_id = $2 ORDER BY event_seq`,
-		[]any{actorID, handoffID}, func(r rows) error {
+	err := tx.each(`SELECT handoff_id, event_seq, sequence_no, type FROM notices WHERE actor_id = $1 AND handoff_created_at = $2 AND handoff_id = $3 ORDER BY event_seq`,
+		[]any{actorID, micros(h.CreatedAt), h.ID}, func(r rows) error {
 			var n Notice
 			if err := r.Scan(&n.HandoffID, &n.EventSeq, &n.SequenceNo, &n.Type); err != nil {
 				return err
@@ -156,6 +141,7 @@ func (tx *Tx) Notices(actorID, handoffID string) ([]Notice, error) {
 }
 
 // ClearNotice forgets one notice.
-func (tx *Tx) ClearNotice(actorID, handoffID string, eventSeq int) error {
-	return tx.exec(`DELETE FROM notices WHERE actor_id = $1 AND handoff_id = $2 AND event_seq = $3`, actorID, handoffID, eventSeq)
+func (tx *Tx) ClearNotice(actorID string, h *handoff.Handoff, eventSeq int) error {
+	return tx.exec(`DELETE FROM notices WHERE actor_id = $1 AND handoff_created_at = $2 AND handoff_id = $3 AND event_seq = $4`,
+		actorID, micros(h.CreatedAt), h.ID, eventSeq)
 }

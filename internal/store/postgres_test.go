@@ -194,7 +194,7 @@ func TestStoreOutlivesACrashOfPostgres(t *testing.T) {
 				name := fmt.Sprintf("w%d-%d", i, n)
 				err := f.Write(context.Background(), func(tx *store.Tx) error {
 					if n%2 == 0 {
-						if _, err := tx.HasNews("nobody"); err != nil {
+						if _, err := tx.UnreadTotal("nobody"); err != nil {
 							return err
 						}
 					}
@@ -271,7 +271,7 @@ func twoWays(name string) map[string]func(*store.Tx) error {
 	return map[string]func(*store.Tx) error{
 		"write only": plain,
 		"after a read": func(tx *store.Tx) error {
-			_, err := tx.HasNews("nobody")
+			_, err := tx.UnreadTotal("nobody")
 			return errors.Join(err, plain(tx))
 		},
 	}
@@ -377,9 +377,9 @@ func TestConnectionLostBeforeTheCommitIsReplacedUnnoticed(t *testing.T) {
 	for name, first := range map[string]func(*store.Tx) error{
 		// What was queued before must not get lost on the way to the new connection.
 		"at the clock": func(tx *store.Tx) error { tx.Now(); return nil },
-		"at a read":    func(tx *store.Tx) error { _, err := tx.HasNews("nobody"); return err },
+		"at a read":    func(tx *store.Tx) error { _, err := tx.UnreadTotal("nobody"); return err },
 		"at a read whose fault is swallowed": func(tx *store.Tx) error {
-			_, _ = tx.HasNews("nobody")
+			_, _ = tx.UnreadTotal("nobody")
 			return nil
 		},
 	} {
@@ -455,7 +455,7 @@ func TestWriteCostsAsFewRoundTripsAsItHasReads(t *testing.T) {
 			tx.InsertEvent(&handoff.Event{Type: handoff.EventAgentAdded, SubjectID: name, At: at}),
 			tx.SetDisabled(name, true, at))
 	}
-	read := func(tx *store.Tx) error { _, err := tx.HasNews("nobody"); return err }
+	read := func(tx *store.Tx) error { _, err := tx.UnreadTotal("nobody"); return err }
 	for _, c := range []struct {
 		what  string
 		trips int64

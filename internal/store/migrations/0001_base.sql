@@ -139,16 +139,16 @@ CREATE TABLE dependencies (
 CREATE INDEX dependencies_by_dependency ON dependencies (depends_on, handoff_id);
 
 CREATE TABLE messages (
-  id            text PRIMARY KEY,
   handoff_id    text NOT NULL REFERENCES handoffs(id),
   sequence_no   bigint NOT NULL,
+  id            text NOT NULL,
   author_id     text NOT NULL,
   body          text NOT NULL,
   payload       text NOT NULL,
   artifacts     text NOT NULL,
   expects_reply bigint NOT NULL,
   created_at    bigint NOT NULL,
-  UNIQUE (handoff_id, sequence_no)
+  PRIMARY KEY (handoff_id, sequence_no)
 );
 
 CREATE TABLE drafts (
@@ -172,7 +172,7 @@ CREATE INDEX drafts_undecided ON drafts (created_at) WHERE status = 'drafted';
 
 -- What an actor was told and has not seen yet. A notice that carries a message has its
 -- sequence_no; the others have 0. handoff_created_at repeats the handoff's own, so that an
--- inbox page is one walk of an index.
+-- inbox page is one walk of the primary key.
 CREATE TABLE notices (
   actor_id           text NOT NULL,
   handoff_id         text NOT NULL REFERENCES handoffs(id),
@@ -181,9 +181,8 @@ CREATE TABLE notices (
   type               text NOT NULL,
   handoff_created_at bigint NOT NULL,
   created_at         bigint NOT NULL,
-  PRIMARY KEY (actor_id, handoff_id, event_seq)
+  PRIMARY KEY (actor_id, handoff_created_at, handoff_id, event_seq)
 ){{clustered}};
-CREATE INDEX notices_inbox ON notices (actor_id, handoff_created_at, handoff_id);
 
 CREATE TABLE events (
   id         {{serial}},
