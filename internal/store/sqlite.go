@@ -8,11 +8,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
-	_ "github.com/ncruces/go-sqlite3/driver" // registers "sqlite3"
+	"github.com/ncruces/go-sqlite3/driver" // registers "sqlite3"
 
 	"handclasp/internal/handoff"
 )
@@ -86,10 +87,13 @@ func (s *Store) explainOpen(err error) error {
 	return fmt.Errorf("open database %s: %w", s.cfg.Path, err)
 }
 
-// sqliteConn is one connection with its prepared statements.
+// sqliteConn is one connection of database/sql, pinned, with its prepared statements. Statements
+// run on the driver's own connection: database/sql around each of them costs as much as a small
+// insert itself.
 type sqliteConn struct {
 	c     *sql.Conn
-	stmts map[string]*sql.Stmt
+	raw   *sqlite3.Conn
+	stmts map[string]*sqlite3.Stmt
 }
 
 func openConn(ctx context.Context, db *sql.DB) (*sqliteConn, error) {
@@ -97,51 +101,104 @@ func openConn(ctx context.Context, db *sql.DB) (*sqliteConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sqliteConn{c: c, stmts: map[string]*sql.Stmt{}}, nil
+	conn := &sqliteConn{c: c, stmts: map[string]*sqlite3.Stmt{}}
+	if err := c.Raw(func(dc any) error {
+		conn.raw = dc.(driver.Conn).Raw()
+		return nil
+	}); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return conn, nil
 }
 
-func (c *sqliteConn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
-	if st, ok := c.stmts[query]; ok {
-		return st, nil
+// prepare gives the statement with its parameters bound, ready to run until ctx ends.
+func (c *sqliteConn) prepare(ctx context.Context, query string, args []any) (*sqlite3.Stmt, error) {
+	c.raw.SetInterrupt(ctx)
+	st, ok := c.stmts[query]
+	if !ok {
+		var err error
+		if st, _, err = c.raw.Prepare(sqliteSQL(query)); err != nil {
+			return nil, err
+		}
+		c.stmts[query] = st
 	}
-	st, err := c.c.PrepareContext(ctx, sqliteSQL(query))
-	if err != nil {
-		return nil, err
+	for i, arg := range args {
+		var err error
+		switch v := arg.(type) {
+		case string:
+			err = st.BindText(i+1, v)
+		case int64:
+			err = st.BindInt64(i+1, v)
+		case int:
+			err = st.BindInt(i+1, v)
+		default:
+			err = fmt.Errorf("parameter %d is a %T; the store binds texts and whole numbers", i+1, arg)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	c.stmts[query] = st
 	return st, nil
 }
 
 func (c *sqliteConn) exec(ctx context.Context, query string, args []any) error {
-	st, err := c.prepare(ctx, query)
+	st, err := c.prepare(ctx, query, args)
 	if err != nil {
 		return err
 	}
-	_, err = st.ExecContext(ctx, args...)
-	return err
+	return st.Exec()
 }
 
 func (c *sqliteConn) execOne(ctx context.Context, query string, args []any) error {
-	st, err := c.prepare(ctx, query)
-	if err != nil {
+	if err := c.exec(ctx, query, args); err != nil {
 		return err
 	}
-	res, err := st.ExecContext(ctx, args...)
-	if err != nil {
-		return err
-	}
-	if n, err := res.RowsAffected(); err != nil || n != 1 {
-		return errors.Join(errNotOne, err)
+	if c.raw.Changes() != 1 {
+		return errNotOne
 	}
 	return nil
 }
 
 func (c *sqliteConn) query(ctx context.Context, query string, args []any) (rows, error) {
-	st, err := c.prepare(ctx, query)
+	st, err := c.prepare(ctx, query, args)
 	if err != nil {
 		return nil, err
 	}
-	return st.QueryContext(ctx, args...)
+	return sqliteRows{st}, nil
+}
+
+// sqliteRows are the rows of a running statement. No column of ours is ever NULL.
+type sqliteRows struct{ st *sqlite3.Stmt }
+
+func (r sqliteRows) Next() bool   { return r.st.Step() }
+func (r sqliteRows) Err() error   { return r.st.Err() }
+func (r sqliteRows) Close() error { return r.st.Reset() }
+
+// Scan reads the columns of the row into texts and whole numbers, or types made of them.
+func (r sqliteRows) Scan(dest ...any) error {
+	if n := r.st.ColumnCount(); n != len(dest) {
+		return fmt.Errorf("%d columns came for %d destinations", n, len(dest))
+	}
+	for i, d := range dest {
+		switch d := d.(type) {
+		case *string:
+			*d = r.st.ColumnText(i)
+		case *int64:
+			*d = r.st.ColumnInt64(i)
+		case *int:
+			*d = r.st.ColumnInt(i)
+		default:
+			switch v := reflect.ValueOf(d).Elem(); v.Kind() {
+			case reflect.String:
+				v.SetString(r.st.ColumnText(i))
+			case reflect.Int, reflect.Int64:
+				v.SetInt(r.st.ColumnInt64(i))
+			default:
+				return fmt.Errorf("column %d is read into a %T; the store reads texts and whole numbers", i+1, d)
+			}
+		}
+	}
+	return nil
 }
 
 func (c *sqliteConn) begun(context.Context) (time.Time, error) {
@@ -216,5 +273,5 @@ func (s *Store) closeReaders() {
 
 func (c *sqliteConn) forget() {
 	c.drop()
-	c.c, c.stmts = nil, nil
+	*c = sqliteConn{}
 }
