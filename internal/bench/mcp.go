@@ -12,18 +12,24 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/auth"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"handclasp/internal/handoff"
+	"handclasp/internal/httpserver"
+	"handclasp/internal/hub"
+	"handclasp/internal/mcpserver"
+	"handclasp/internal/store"
+	"handclasp/internal/telemetry"
 )
 
 // Over MCP three servers get the same bytes: a bare net/http handler that decodes and encodes
-// JSON, a tool that does nothing on the SDK with the hub's settings, and the hub itself. The
+// JSON, the hub's own door with a tool behind
+// it that does nothing, and the hub. The
 // load comes from a process of its own.
 
 // keyMark is replaced in every request by a key of the same length.
@@ -74,16 +80,24 @@ func serveChild(kind string) error {
 	debug.SetGCPercent(800)
 	debug.SetMemoryLimit(512 << 20)
 	var h http.Handler = http.HandlerFunc(bare)
+	dir, err := os.MkdirTemp("", "handclasp-bench-")
+	if err != nil {
+		return err
+	}
 	if kind == "noop" {
-		h = noop()
+		if h, err = noop(dir); err != nil {
+			return err
+		}
 	}
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	fmt.Println("listening on", "http://"+l.Addr().String())
+	signal.Ignore(syscall.SIGTERM) // the end of standard input is what ends it, tidily
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
+		_ = os.RemoveAll(dir)
 		os.Exit(0)
 	}()
 	return (&http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}).Serve(l)
@@ -108,15 +122,25 @@ func bare(w http.ResponseWriter, r *http.Request) {
 	}})
 }
 
-func noop() http.Handler {
-	server := mcp.NewServer(&mcp.Implementation{Name: "noop", Version: "1"}, nil)
-	server.AddTool(&mcp.Tool{Name: "noop", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return &mcp.CallToolResult{StructuredContent: answer, Content: []mcp.Content{&mcp.TextContent{Text: string(answer)}}}, nil
-	})
-	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
-	return auth.RequireBearerToken(func(context.Context, string, *http.Request) (*auth.TokenInfo, error) {
-		return &auth.TokenInfo{UserID: "bench"}, nil
-	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(h)
+// noop serves the door as the hub does, credential, limits, arguments and metrics included, with
+// a tool behind it that does nothing. It prints the key to call it with.
+func noop(dir string) (http.Handler, error) {
+	ctx := context.Background()
+	metrics := telemetry.New()
+	st, err := store.Open(ctx, store.Config{Path: filepath.Join(dir, "handclasp.db"), Metrics: metrics})
+	if err != nil {
+		return nil, err
+	}
+	h := hub.New(hub.Config{Store: st, Metrics: metrics})
+	k, err := h.AddAgent(ctx, hub.Call{Actor: handoff.Operator()}, hub.AgentInput{Handle: "sender@bench"})
+	if err != nil {
+		return nil, err
+	}
+	fmt.Println("key", k.Secret)
+	return httpserver.New(httpserver.Config{Hub: h, Metrics: metrics, MCP: mcpserver.New(h, mcpserver.Options{
+		Version: "bench", Probe: true,
+		Observe: func(tool, code string) { metrics.ToolCalls.WithLabelValues(tool, code).Inc() },
+	})}), nil
 }
 
 // process is a server in a process of its own.
@@ -124,6 +148,7 @@ type process struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	url   string
+	key   string
 	ready time.Duration
 	dir   string
 }
@@ -142,9 +167,14 @@ func start(cmd *exec.Cmd, announce func() (io.ReadCloser, error)) (*process, err
 		return nil, err
 	}
 	lines := bufio.NewScanner(out)
+	key := ""
 	for lines.Scan() {
+		if k, ok := strings.CutPrefix(lines.Text(), "key "); ok {
+			key = k
+			continue
+		}
 		if url, ok := strings.CutPrefix(lines.Text(), "listening on "); ok {
-			p := &process{cmd: cmd, stdin: stdin, url: url, ready: time.Since(began)}
+			p := &process{cmd: cmd, stdin: stdin, url: url, key: key, ready: time.Since(began)}
 			go func() { _, _ = io.Copy(os.Stderr, out) }()
 			return p, nil
 		}
@@ -230,7 +260,7 @@ func (b *bench) mcp() error {
 	for _, n := range callers {
 		out, err := b.measure(
 			job{Kind: "load", URL: bareServer.url, Path: "/", Key: key, Body: callBody("noop"), Callers: n},
-			job{Kind: "load", URL: noopServer.url, Path: "/", Key: key, Body: callBody("noop"), Callers: n},
+			job{Kind: "load", URL: noopServer.url, Path: "/mcp/team", Key: noopServer.key, Body: callBody("noop"), Callers: n},
 			job{Kind: "load", URL: hubServer.url, Path: "/mcp/team", Key: key, Body: callBody("handoff_to_teammate"), Callers: n},
 		)
 		if err != nil {

@@ -12,9 +12,8 @@ import (
 const maxHandle = 256
 
 var (
-	handlePattern   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*(@[A-Za-z0-9._-]+)?$`)
-	teammatePattern = regexp.MustCompile(`^[A-Za-z0-9._-]+@[A-Za-z0-9._-]+$`)
-	uuidPattern     = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+	handlePattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*(@[A-Za-z0-9._-]+)?$`)
+	uuidPattern   = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
 	reservedHandles = []string{"me", "hub", "operator", "admin", "person", "anonymous"}
 )
@@ -48,7 +47,19 @@ func ParseHandle(s string) (string, error) {
 // ^[A-Za-z0-9._-]+@[A-Za-z0-9._-]+$ (contracts: teammates), at most 256 bytes. Whether
 // anybody bears it is another question.
 func ValidTeammateHandle(s string) bool {
-	return len(s) <= maxHandle && teammatePattern.MatchString(s)
+	name, team, ok := strings.Cut(s, "@")
+	return ok && len(s) <= maxHandle && isHandlePart(name) && isHandlePart(team)
+}
+
+// isHandlePart reports whether s is one or more of A-Z a-z 0-9 . _ -.
+func isHandlePart(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // FoldHandle is the key under which handles and agent ids compare without case. It folds

@@ -218,6 +218,10 @@ func withQuestion(metadata json.RawMessage, question string) json.RawMessage {
 	if question == "" {
 		return metadata
 	}
+	if len(metadata) == 0 {
+		text, _ := json.Marshal(question) // a string always marshals
+		return append(append([]byte(`{"question":`), text...), '}')
+	}
 	return setMember(metadata, "question", question)
 }
 

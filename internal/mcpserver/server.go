@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -30,6 +31,9 @@ type Options struct {
 	// Observe is told of every tool call with its outcome: "ok" or an error code. It may be
 	// nil.
 	Observe func(tool, code string)
+	// Probe adds the tool noop, which takes the arguments of handoff_to_teammate and does
+	// nothing: what the door itself costs. For internal/bench.
+	Probe bool
 	// MaxBody bounds a request's body in bytes; 0 means 4 MiB.
 	MaxBody int64
 }
@@ -103,6 +107,9 @@ func (s *Server) build(tools []tool) *mcp.Server {
 		// What is listed depends on who asks; nothing between client and hub may share it.
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 	})
+	if s.opts.Probe {
+		tools = append(slices.Clone(tools), probe)
+	}
 	for i := range tools {
 		server.AddTool(tools[i].definition(), s.serve(&tools[i]))
 	}

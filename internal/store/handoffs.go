@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"handclasp/internal/handoff"
@@ -73,7 +74,57 @@ func handoffValues(h *handoff.Handoff) []any {
 	}
 }
 
-var insertHandoff = "INSERT INTO handoffs (" + handoffColumns + ") VALUES (" + params(1, 43) + ")"
+// maxShapes bounds how many statements insertHandoff makes.
+const maxShapes = 64
+
+// shapes are the INSERTs of handoffs by which columns are given.
+var shapes = struct {
+	sync.RWMutex
+	byMask map[uint64]string
+}{byMask: map[uint64]string{}}
+
+// insertHandoff gives the INSERT for a row: what is empty stands in the statement itself,
+// because binding forty texts costs more than the insert. Rows have few shapes; past maxShapes
+// everything is bound.
+func insertHandoff(values []any) (query string, args []any) {
+	const all = uint64(1)<<63 - 1
+	mask := uint64(0)
+	args = make([]any, 0, len(values))
+	for i, v := range values {
+		if v != "" && v != 0 && v != int64(0) {
+			mask |= 1 << i
+			args = append(args, v)
+		}
+	}
+	shapes.RLock()
+	query, known := shapes.byMask[mask]
+	if !known && len(shapes.byMask) >= maxShapes {
+		mask, args = all, values
+		query, known = shapes.byMask[all]
+	}
+	shapes.RUnlock()
+	if known {
+		return query, args
+	}
+	parts := make([]string, len(values))
+	bound := 0
+	for i, v := range values {
+		switch {
+		case mask&(1<<i) != 0:
+			bound++
+			parts[i] = "$" + itoa(bound)
+		case v == "":
+			parts[i] = "''"
+		default:
+			parts[i] = "0"
+		}
+	}
+	query = "INSERT INTO handoffs (" + handoffColumns + ") VALUES (" + strings.Join(parts, ", ") + ")"
+	shapes.Lock()
+	defer shapes.Unlock()
+	shapes.byMask[mask] = query
+	return query, args
+}
 
 // params is "$from, …" for n parameters.
 func params(from, n int) string {
@@ -90,7 +141,8 @@ func params(from, n int) string {
 
 // InsertHandoff stores a new handoff with the keys under which its target is found.
 func (tx *Tx) InsertHandoff(h *handoff.Handoff) error {
-	if err := tx.exec(insertHandoff, handoffValues(h)...); err != nil {
+	query, args := insertHandoff(handoffValues(h))
+	if err := tx.exec(query, args...); err != nil {
 		return err
 	}
 	if h.Target == nil {
