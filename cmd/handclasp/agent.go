@@ -26,7 +26,7 @@ type output struct {
 type agentAddCmd struct {
 	config.Where `embed:""`
 	output       `embed:""`
-	Handle       string   `arg:"" help:"name@team, or a bare name."`
+	Handle       string   `arg:"" help:"name@team; a bare name cannot be named by handoff_to_teammate."`
 	Name         string   `help:"Display name. Default: the handle."`
 	Email        string   `help:"Address of the person behind it."`
 	Role         string   `help:"Such as backend."`
@@ -47,7 +47,7 @@ func (c *agentAddCmd) Run(e *env) error {
 		}
 		tags[key] = append(tags[key], value)
 	}
-	return operate(e, &c.Where, func(o *operatorClient) error {
+	return operateOn(e, &c.Where, true, func(o *operatorClient) error {
 		var k restapi.NewKey
 		if err := o.post("/operator/agents", hub.AgentInput{
 			Handle: c.Handle, Name: c.Name, Email: c.Email, Role: c.Role, Skills: c.Skill, Repos: c.Repo,
@@ -55,7 +55,11 @@ func (c *agentAddCmd) Run(e *env) error {
 		}, &k); err != nil {
 			return err
 		}
-		return c.showKey(e, k, "registered "+k.Handle)
+		what := "registered " + k.Handle
+		if !strings.Contains(k.Handle, "@") {
+			what += " (a bare handle: it can send, and handoff_to_teammate cannot name it; register name@team for that)"
+		}
+		return c.showKey(e, k, what)
 	})
 }
 

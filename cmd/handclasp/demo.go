@@ -71,7 +71,9 @@ type story struct {
 	url   string
 	where config.Where
 	keys  map[string]string
+	page  string // the inbox_url of the handoff
 	step  int
+	err   error // the first fault of writing
 }
 
 func (s *story) tell() error {
@@ -110,6 +112,7 @@ func (s *story) tell() error {
 		return err
 	}
 	thread, _ := sent["thread_id"].(string)
+	s.page, _ = sent["inbox_url"].(string)
 	s.say("  thread %s is %v. It was on disk before this answer was sent.\n", thread, sent["status"])
 
 	s.scene("anna@acme repeats the call, as a client does after a lost answer", "handoff_to_teammate, same idempotency_key")
@@ -157,7 +160,7 @@ func (s *story) tell() error {
 	}
 	s.say("  %v:\n%s\n", read["status"], indent(fmt.Sprint(read["result_summary"])))
 	s.say("The handoff had exactly one known holder at every moment: Anna's intent, Frank's work, done.\n")
-	return nil
+	return s.err // nobody reads on: there is no point in keeping the hub open
 }
 
 func (s *story) register(in hub.AgentInput) error {
@@ -215,7 +218,11 @@ func (s *story) scene(what, tool string) {
 	s.say("%d. %s  [%s]", s.step, what, tool)
 }
 
-func (s *story) say(format string, args ...any) { fmt.Fprintf(s.env.stdout, format+"\n", args...) }
+func (s *story) say(format string, args ...any) {
+	if _, err := fmt.Fprintf(s.env.stdout, format+"\n", args...); err != nil && s.err == nil {
+		s.err = err
+	}
+}
 
 func (s *story) leaveOpen() {
 	s.say("The hub stays open. Connect your own MCP client as Frank's agent:\n")
@@ -225,7 +232,7 @@ func (s *story) leaveOpen() {
 	if err == nil {
 		_, _ = io.WriteString(s.env.stdout, string(snippet)+"\n\n")
 	}
-	s.say("Or read the thread in a browser: %s/inbox (sign in with the key above).\nCtrl-C ends the hub and removes its folder.", s.url)
+	s.say("Or read the thread in a browser, signing in with the key above:\n%s\n\nCtrl-C ends the hub and removes its folder.", s.page)
 }
 
 func indent(text string) string {

@@ -14,6 +14,7 @@ type handoffCmd struct {
 
 type draftCmd struct {
 	List    draftListCmd    `cmd:"" help:"List undecided drafts, oldest first."`
+	Show    draftShowCmd    `cmd:"" help:"Show a draft with its diff."`
 	Approve draftApproveCmd `cmd:"" help:"Approve a draft. The hub never applies it."`
 	Decline draftDeclineCmd `cmd:"" help:"Decline a draft, with a reason."`
 }
@@ -34,17 +35,39 @@ func (c *draftListCmd) Run(e *env) error {
 		if c.JSON {
 			return printJSON(e, out)
 		}
-		return table(e, "DRAFT\tTHREAD\tFILES\tCREATED", len(out.Drafts), func(i int) string {
+		return table(e, "DRAFT\tFROM\tFOR\tFILES\tCREATED", len(out.Drafts), func(i int) string {
 			d := out.Drafts[i]
-			return strings.Join([]string{d.DraftID, d.ThreadID, plain(strings.Join(d.TargetFiles, " ")), d.CreatedAt}, "\t")
+			return strings.Join([]string{d.DraftID, d.From, d.Sender, plain(strings.Join(d.TargetFiles, " ")), d.CreatedAt}, "\t")
 		})
+	})
+}
+
+type draftShowCmd struct {
+	config.Where `embed:""`
+	output       `embed:""`
+	DraftID      string `arg:"" name:"draft-id" help:"As draft list shows it."`
+}
+
+func (c *draftShowCmd) Run(e *env) error {
+	return operate(e, &c.Where, func(o *operatorClient) error {
+		var d restapi.Draft
+		if err := o.get("/operator/drafts/"+escape(c.DraftID), &d); err != nil {
+			return err
+		}
+		if c.JSON {
+			return printJSON(e, d)
+		}
+		// What agents wrote is shown as text: it cannot move the cursor or hide itself.
+		_, err := fmt.Fprintf(e.stdout, "%s, offered by %s for %s, thread %s\n\n%s\n\nWhy: %s\nFiles: %s\n\n%s\n",
+			d.Status, d.From, d.Sender, d.ThreadID, plain(d.Description), plain(d.Rationale), plain(strings.Join(d.TargetFiles, " ")), plain(d.SuggestedDiff))
+		return err
 	})
 }
 
 type draftApproveCmd struct {
 	config.Where `embed:""`
 	output       `embed:""`
-	DraftID      string `arg:"" name:"draft-id"`
+	DraftID      string `arg:"" name:"draft-id" help:"As draft list shows it; draft show prints its diff."`
 	Reason       string `help:"A word to both sides."`
 }
 
@@ -55,7 +78,7 @@ func (c *draftApproveCmd) Run(e *env) error {
 type draftDeclineCmd struct {
 	config.Where `embed:""`
 	output       `embed:""`
-	DraftID      string `arg:"" name:"draft-id"`
+	DraftID      string `arg:"" name:"draft-id" help:"As draft list shows it; draft show prints its diff."`
 	Reason       string `help:"Why; both sides are told." required:""`
 }
 
@@ -80,6 +103,9 @@ func decide(e *env, where *config.Where, asJSON bool, id string, approve bool, r
 // plain makes text of others safe for a terminal: control characters could rewrite the screen.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return r
+		}
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
 			return '\uFFFD'
 		}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -34,7 +35,9 @@ type env struct {
 func main() {
 	// Whatever this program writes is its user's alone: the database, its journal, the socket.
 	syscall.Umask(0o077)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A reader that left (… | head) is an error of writing, not a reason to die without tidying up.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
@@ -68,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exited
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "handclasp: %v\nTry: handclasp --help\n", err)
+		fmt.Fprintf(stderr, "handclasp: %v\nTry: handclasp %s--help\n", err, commandPath(err))
 		return 2
 	}
 	if err := k.Run(&env{ctx: ctx, stdout: stdout, stderr: stderr}); err != nil {
@@ -80,6 +83,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// commandPath is as much of a command as the parser understood, for the hint to its help.
+func commandPath(err error) string {
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) || parse.Context == nil || parse.Context.Selected() == nil {
+		return ""
+	}
+	return strings.TrimPrefix(parse.Context.Selected().FullPath(), "handclasp ") + " "
 }
 
 // usageError is a command line that says something impossible.

@@ -114,8 +114,14 @@ func (o *owner) serveOperator(h http.Handler, log *slog.Logger) (stop func(), er
 }
 
 // operate gives f a client of the operator's routes: those of the process that owns the
-// folder, or of a hub that this command opens for the moment.
+// folder, or of a hub that this command opens for the moment. A folder without a hub is refused,
+// for it is mistyped more often than meant.
 func operate(e *env, where *config.Where, f func(*operatorClient) error) error {
+	return operateOn(e, where, false, f)
+}
+
+// operateOn is operate; founding makes a hub where there is none.
+func operateOn(e *env, where *config.Where, founding bool, f func(*operatorClient) error) error {
 	if err := where.Check(); err != nil {
 		return usageError{err}
 	}
@@ -123,6 +129,9 @@ func operate(e *env, where *config.Where, f func(*operatorClient) error) error {
 	defer cancel()
 	if where.DatabaseURL != "" {
 		return operateHere(ctx, where, f)
+	}
+	if _, err := os.Stat(databaseFile(where.Data)); errors.Is(err, os.ErrNotExist) && !founding {
+		return fmt.Errorf("there is no hub in %s. Name its folder with --data, or begin one with handclasp agent add or handclasp serve", where.Data)
 	}
 	for {
 		own, err := takeFolder(where.Data)

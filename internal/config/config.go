@@ -22,35 +22,41 @@ type Where struct {
 type Serve struct {
 	Where `embed:""`
 
-	Listen       string   `help:"Address to listen on." default:"127.0.0.1:7433" placeholder:"HOST:PORT"`
+	Listen       string   `help:"Address to listen on (default ${default})." default:"127.0.0.1:7433" placeholder:"HOST:PORT"`
 	PublicURL    string   `name:"public-url" help:"Address the hub is reached by. Default: http://<listen>." placeholder:"URL"`
 	AllowedHosts []string `name:"allowed-host" help:"A further Host header to answer; may be repeated." placeholder:"HOST"`
 
-	FeatureProposedActions bool `name:"feature-proposed-actions" help:"Accept propose_action." default:"true" negatable:""`
+	FeatureProposedActions bool `name:"feature-proposed-actions" help:"Accept propose_action (default on)." default:"true" negatable:""`
 
-	LimitCallsPerMinute int `name:"limit-calls-per-minute" help:"Calls per agent and minute; 0 for no limit." default:"600"`
-	LimitParkedCalls    int `name:"limit-parked-calls" help:"Waiting calls per agent." default:"64"`
-	LimitBodyBytes      int `name:"limit-body-bytes" help:"Size of a request body." default:"4194304"`
-	LimitPayloadBytes   int `name:"limit-payload-bytes" help:"Size of a message payload, at most 1 MiB." default:"65536"`
-	MaxDatabaseConns    int `name:"max-database-conns" help:"PostgreSQL connections of this node." default:"16"`
+	LimitCallsPerMinute int `name:"limit-calls-per-minute" help:"Calls per agent and minute; 0 for no limit (default ${default})." default:"600"`
+	LimitParkedCalls    int `name:"limit-parked-calls" help:"Waiting calls per agent (default ${default})." default:"64"`
+	LimitBodyBytes      int `name:"limit-body-bytes" help:"Size of a request body (default ${default})." default:"4194304"`
+	LimitPayloadBytes   int `name:"limit-payload-bytes" help:"Size of a message payload, at most 1 MiB (default ${default})." default:"65536"`
+	MaxDatabaseConns    int `name:"max-database-conns" help:"PostgreSQL connections of this node (default ${default})." default:"16"`
 
-	LogFormat string `name:"log-format" help:"text or json." enum:"text,json" default:"text"`
-	LogLevel  string `name:"log-level" help:"debug, info, warn or error; debug logs every request." enum:"debug,info,warn,error" default:"info"`
+	LogFormat string `name:"log-format" help:"text or json (default ${default})." enum:"text,json" default:"text"`
+	LogLevel  string `name:"log-level" help:"debug, info, warn or error; debug logs every request (default ${default})." enum:"debug,info,warn,error" default:"info"`
 }
 
 // Validate checks what the parser cannot, in sentences that say what to type instead.
 func (s *Serve) Validate() error {
-	host, port, err := net.SplitHostPort(s.Listen)
-	if err != nil || port == "" {
+	if _, port, err := net.SplitHostPort(s.Listen); err != nil || port == "" {
 		return fmt.Errorf("--listen: %q came; HOST:PORT is accepted, such as 127.0.0.1:7433", s.Listen)
 	}
-	_ = host
 	if s.PublicURL != "" {
 		u, err := url.Parse(s.PublicURL)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 			return fmt.Errorf("--public-url: %q came; an http or https address is accepted, such as https://hub.example.com", s.PublicURL)
 		}
+		if strings.Trim(u.Path, "/") != "" {
+			return fmt.Errorf("--public-url: %q has a path; the hub is served at the root of its host, such as https://hub.example.com", s.PublicURL)
+		}
 		s.PublicURL = strings.TrimRight(s.PublicURL, "/")
+	}
+	for _, h := range s.AllowedHosts {
+		if h == "" || strings.ContainsAny(h, "/:@ ") {
+			return fmt.Errorf("--allowed-host: %q came; a host name without scheme and port is accepted, such as hub.internal", h)
+		}
 	}
 	for _, n := range []struct {
 		flag       string

@@ -212,7 +212,7 @@ type callKey struct{}
 func (s *server) unauthenticated(w http.ResponseWriter, r *http.Request, err error) {
 	if hub.IsUnauthenticated(err) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="handclasp", error="invalid_token"`)
-		problem(w, r, http.StatusUnauthorized, "unauthenticated", "the API key is unknown, revoked, or its agent is disabled")
+		problem(w, r, http.StatusUnauthorized, "unauthenticated", "the API key is unknown, revoked, or its agent is disabled; the operator makes a new one with: handclasp agent key rotate HANDLE")
 		return
 	}
 	w.Header().Set("Retry-After", "1")

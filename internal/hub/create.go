@@ -124,7 +124,7 @@ func reachable(actor handoff.Actor, r store.Reach, to string) error {
 }
 
 func noRecipient(field, handle string) *handoff.Error {
-	return handoff.Refuse(handoff.CodeRecipientNotFound, field+": no active agent is registered as "+handoff.Quote(handle), "Nothing was sent. list_teammates shows the handles you can use.").With("field", field)
+	return handoff.Refuse(handoff.CodeRecipientNotFound, field+": no active agent is registered as "+handoff.Quote(handle), "Nothing was changed. list_teammates shows the handles you can use.").With("field", field)
 }
 
 // newHandoff is what can be decided about a create before the database is asked.

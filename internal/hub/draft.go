@@ -185,7 +185,7 @@ func (h *Hub) DecideDraft(ctx context.Context, call Call, in DecideInput) (hando
 	var d handoff.Draft
 	err := h.change(ctx, "decide", call, func(c *change) error {
 		var err error
-		if d, err = c.Tx.Draft(in.DraftID); err != nil {
+		if d, err = draftNamed(c.Tx, in.DraftID); err != nil {
 			return err
 		}
 		was, row, err := c.take(d.HandoffID)
@@ -196,7 +196,7 @@ func (h *Hub) DecideDraft(ctx context.Context, call Call, in DecideInput) (hando
 			return err
 		}
 		if row.State.Terminal() && d.Status == handoff.Drafted {
-			return handoff.Refuse(handoff.CodeThreadTerminal, fmt.Sprintf("the handoff of this draft has ended: it is %s", row.State.TeamStatus()), "")
+			return handoff.Refuse(handoff.CodeThreadTerminal, fmt.Sprintf("the handoff of this draft has ended: it is %s", row.State.TeamStatus()), "Nothing is left to decide; handclasp handoff draft list shows what waits.")
 		}
 		changed, err := d.Decide(call.Actor, in.Approve, in.Reason, c.Now())
 		if err != nil || !changed {
@@ -211,15 +211,61 @@ func (h *Hub) DecideDraft(ctx context.Context, call Call, in DecideInput) (hando
 	return d, err
 }
 
-// UndecidedDrafts lists the drafts that wait for a person, oldest first.
-func (h *Hub) UndecidedDrafts(ctx context.Context, call Call) ([]handoff.Draft, error) {
-	if !call.Actor.IsOperator() {
-		return nil, handoff.Refuse(handoff.CodePermissionDenied, "only the operator lists all drafts", "")
+func draftNamed(tx *store.Tx, id string) (handoff.Draft, error) {
+	d, err := tx.Draft(id)
+	if isCode(err, handoff.CodeNotFound) {
+		err = handoff.Refuse(handoff.CodeNotFound, "no draft has the id "+handoff.Quote(id), "List them with: handclasp handoff draft list")
 	}
-	var list []handoff.Draft
-	err := h.st.Read(ctx, func(tx *store.Tx) (err error) {
-		list, err = tx.UndecidedDrafts(1000)
-		return err
+	return d, err
+}
+
+// DraftInfo is a draft with the handles of who offers it and who asked for it.
+type DraftInfo struct {
+	handoff.Draft
+	From, Sender string
+}
+
+// FindDraft reads one draft for the operator.
+func (h *Hub) FindDraft(ctx context.Context, call Call, id string) (DraftInfo, error) {
+	var list []DraftInfo
+	err := h.readDrafts(ctx, call, &list, func(tx *store.Tx) ([]handoff.Draft, error) {
+		d, err := draftNamed(tx, id)
+		return []handoff.Draft{d}, err
 	})
+	if err != nil {
+		return DraftInfo{}, err
+	}
+	return list[0], nil
+}
+
+// UndecidedDrafts lists the drafts that wait for a person, oldest first.
+func (h *Hub) UndecidedDrafts(ctx context.Context, call Call) ([]DraftInfo, error) {
+	var list []DraftInfo
+	err := h.readDrafts(ctx, call, &list, func(tx *store.Tx) ([]handoff.Draft, error) { return tx.UndecidedDrafts(1000) })
 	return list, err
+}
+
+func (h *Hub) readDrafts(ctx context.Context, call Call, out *[]DraftInfo, read func(*store.Tx) ([]handoff.Draft, error)) error {
+	if !call.Actor.IsOperator() {
+		return handoff.Refuse(handoff.CodePermissionDenied, "only the operator looks at all drafts", "")
+	}
+	return h.st.Read(ctx, func(tx *store.Tx) error {
+		*out = nil
+		drafts, err := read(tx)
+		if err != nil {
+			return err
+		}
+		for _, d := range drafts {
+			row, err := tx.Handoff(d.HandoffID)
+			if err != nil {
+				return err
+			}
+			people, err := names(tx, []string{d.Author, row.Creator})
+			if err != nil {
+				return err
+			}
+			*out = append(*out, DraftInfo{Draft: d, From: people[d.Author].Handle, Sender: people[row.Creator].Handle})
+		}
+		return nil
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -163,6 +164,9 @@ func (h *Hub) announce(keys map[string]bool) {
 	}
 	h.wakeLocal(list)
 	h.st.Publish(list)
+	if slices.ContainsFunc(list, func(k string) bool { return strings.HasPrefix(k, credentialChanged) }) {
+		h.st.Flush() // before the command says that it is done
+	}
 }
 
 // wakeLocal acts on what was announced: wakes waiters, drops cached credentials.

@@ -65,11 +65,11 @@ func (h *Hub) AddAgent(ctx context.Context, call Call, in AgentInput) (NewKey, e
 	}}
 	var out NewKey
 	err = h.change(ctx, "agent_add", call, func(c *change) error {
-		if _, err := c.AgentByHandle(handle); !isCode(err, handoff.CodeNotFound) {
+		if other, err := c.AgentByHandle(handle); !isCode(err, handoff.CodeNotFound) {
 			if err != nil {
 				return err
 			}
-			return handoff.Invalid("handle", handoff.Quote(handle)+" was given out before, and a handle is never given out twice; choose another")
+			return handoff.Invalid("handle", handoff.Quote(handle)+" was given out before, as "+other.Handle+", and a handle is never given out twice, whatever its case; choose another")
 		}
 		if err := c.InsertAgent(&row, c.Now()); err != nil {
 			return err
@@ -81,6 +81,15 @@ func (h *Hub) AddAgent(ctx context.Context, call Call, in AgentInput) (NewKey, e
 		return err
 	})
 	return out, err
+}
+
+// agentNamed reads an agent for an operator's command.
+func agentNamed(tx *store.Tx, handle string) (store.AgentRow, error) {
+	a, err := tx.AgentByHandle(handle)
+	if isCode(err, handoff.CodeNotFound) {
+		err = handoff.Refuse(handoff.CodeNotFound, "no agent is registered as "+handoff.Quote(handle), "List them with: handclasp agent list")
+	}
+	return a, err
 }
 
 func (h *Hub) checkAgent(in AgentInput) error {
@@ -147,7 +156,7 @@ func (h *Hub) SetDisabled(ctx context.Context, call Call, handle string, disable
 		event = handoff.EventAgentDisabled
 	}
 	return h.change(ctx, "agent_disable", call, func(c *change) error {
-		a, err := c.AgentByHandle(handle)
+		a, err := agentNamed(c.Tx, handle)
 		if err != nil || a.Disabled == disabled {
 			return err
 		}
@@ -197,7 +206,7 @@ func (h *Hub) AddKey(ctx context.Context, call Call, handle, label string) (NewK
 	}
 	var out NewKey
 	err := h.change(ctx, "key_add", call, func(c *change) error {
-		a, err := c.AgentByHandle(handle)
+		a, err := agentNamed(c.Tx, handle)
 		if err != nil {
 			return err
 		}
@@ -220,7 +229,7 @@ func (h *Hub) RotateKey(ctx context.Context, call Call, handle, label string) (N
 	}
 	var out NewKey
 	err := h.change(ctx, "key_rotate", call, func(c *change) error {
-		a, err := c.AgentByHandle(handle)
+		a, err := agentNamed(c.Tx, handle)
 		if err != nil {
 			return err
 		}
@@ -273,7 +282,7 @@ func (h *Hub) Keys(ctx context.Context, call Call, handle string) ([]store.Key, 
 	}
 	var list []store.Key
 	err := h.st.Read(ctx, func(tx *store.Tx) error {
-		a, err := tx.AgentByHandle(handle)
+		a, err := agentNamed(tx, handle)
 		if err != nil {
 			return err
 		}

@@ -71,7 +71,7 @@ var (
 	provenanceOut = object("provenance", "Who wrote this, and how far to trust it.").open()
 	artifactsOut  = list("artifacts", "", object("", "").open())
 	draftOut      = object("", "", str("draft_id", "").need(), str("status", "drafted, approved, declined or superseded.").need(), str("from", "").need(),
-		str("suggested_diff", "Absent once superseded."), str("description", ""), list("target_files", "", str("", "")), str("rationale", ""), str("reason", ""),
+		str("suggested_diff", "Absent once superseded."), str("description", ""), list("target_files", "", str("", "")), str("rationale", ""), str("decided_by", ""), str("reason", "Of who decided."),
 		str("created_at", "").need(), str("decided_at", "")).open()
 	messageOut = object("", "", str("message_id", "").need(), integer("sequence_no", "", 1, math.MaxInt32).need(), str("from", "").need(), str("body", "").need(),
 		raw("payload", ""), artifactsOut.need(), boolean("expects_reply", ""), str("created_at", "").need(), provenanceOut.need()).open()
@@ -314,6 +314,9 @@ func draft(r *result, t *hub.Thread, d *handoff.Draft) {
 	r.prose("rationale", d.Rationale, mixed)
 	if d.Status != handoff.DraftSuperseded { // else a few drafts would fill the page
 		r.data("suggested_diff", d.SuggestedDiff, own)
+	}
+	if d.DecidedBy != "" {
+		r.token("decided_by", t.Party(d.DecidedBy).Handle)
 	}
 	if d.Reason != "" {
 		r.prose("reason", d.Reason, d.DecidedBy == t.Viewer.ID)

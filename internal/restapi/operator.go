@@ -30,6 +30,7 @@ func Operator(h *hub.Hub, log *slog.Logger) http.Handler {
 	mux.HandleFunc("POST /operator/agents/{handle}/keys/rotate", o.newKey(h.RotateKey))
 	mux.HandleFunc("POST /operator/keys/{id}/revoke", o.revokeKey)
 	mux.HandleFunc("GET /operator/drafts", o.listDrafts)
+	mux.HandleFunc("GET /operator/drafts/{id}", o.showDraft)
 	mux.HandleFunc("POST /operator/drafts/{id}/decision", o.decideDraft)
 	mux.HandleFunc("GET /operator/events", o.listEvents)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -80,6 +81,8 @@ type Key struct {
 type Draft struct {
 	DraftID       string   `json:"draft_id"`
 	ThreadID      string   `json:"thread_id"`
+	From          string   `json:"from,omitempty"`   // who offers it
+	Sender        string   `json:"sender,omitempty"` // who asked for the action
 	Status        string   `json:"status"`
 	Description   string   `json:"description"`
 	Rationale     string   `json:"rationale"`
@@ -163,9 +166,20 @@ func (o *operator) listDrafts(w http.ResponseWriter, r *http.Request) {
 	list, err := o.hub.UndecidedDrafts(r.Context(), asOperator)
 	out := make([]Draft, len(list))
 	for i := range list {
-		out[i] = showDraft(&list[i])
+		out[i] = draftInfo(&list[i])
 	}
 	o.answer(w, r, err, map[string]any{"drafts": out})
+}
+
+func (o *operator) showDraft(w http.ResponseWriter, r *http.Request) {
+	d, err := o.hub.FindDraft(r.Context(), asOperator, r.PathValue("id"))
+	o.answer(w, r, err, draftInfo(&d))
+}
+
+func draftInfo(d *hub.DraftInfo) Draft {
+	out := showDraft(&d.Draft)
+	out.From, out.Sender = d.From, d.Sender
+	return out
 }
 
 func (o *operator) decideDraft(w http.ResponseWriter, r *http.Request) {
@@ -179,7 +193,10 @@ func (o *operator) decideDraft(w http.ResponseWriter, r *http.Request) {
 }
 
 func showDraft(d *handoff.Draft) Draft {
-	return Draft{d.ID, d.HandoffID, string(d.Status), d.Description, d.Rationale, orEmpty(d.TargetFiles), d.SuggestedDiff, d.Reason, stamp(d.CreatedAt)}
+	return Draft{
+		DraftID: d.ID, ThreadID: d.HandoffID, Status: string(d.Status), Description: d.Description, Rationale: d.Rationale,
+		TargetFiles: orEmpty(d.TargetFiles), SuggestedDiff: d.SuggestedDiff, Reason: d.Reason, CreatedAt: stamp(d.CreatedAt),
+	}
 }
 
 func (o *operator) listEvents(w http.ResponseWriter, r *http.Request) {

@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -175,16 +174,8 @@ func (c *committer) batch(conn *sqliteConn, first *job) bool {
 	return poison == nil
 }
 
-// next is the next function that waits, or nil. When none does, others that are ready to run get
-// the processor once: under load they are calls about to write, and every one that joins saves
-// a commit; at rest nobody is ready and nothing is lost.
+// next is the next function that waits, or nil.
 func (c *committer) next() *job {
-	select {
-	case j := <-c.jobs:
-		return j
-	default:
-	}
-	runtime.Gosched()
 	select {
 	case j := <-c.jobs:
 		return j

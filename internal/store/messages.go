@@ -95,9 +95,11 @@ func (tx *Tx) Draft(id string) (handoff.Draft, error) {
 	return list[0], nil
 }
 
-// UndecidedDrafts reads the drafts that wait for a person, oldest first, at most limit.
+// UndecidedDrafts reads the drafts that wait for a person and whose handoff has not ended, oldest
+// first, at most limit.
 func (tx *Tx) UndecidedDrafts(limit int) ([]handoff.Draft, error) {
-	return tx.drafts("status = 'drafted' ORDER BY created_at, id LIMIT $1", limit)
+	return tx.drafts(`status = 'drafted' AND handoff_id IN (SELECT id FROM handoffs WHERE state IN ('open', 'claimed', 'verifying'))
+		ORDER BY created_at, id LIMIT $1`, limit)
 }
 
 func (tx *Tx) drafts(where string, args ...any) ([]handoff.Draft, error) {

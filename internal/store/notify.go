@@ -145,8 +145,12 @@ func (s *Store) hear(ctx context.Context, heard func([]string), lost func()) err
 	})
 }
 
-// flush sends what was published and not yet sent: a command that ends at once relies on it.
-func (s *Store) flush() {
+// Flush sends at once what was published and not yet sent, on a connection of the pool. Whoever
+// tells others that a key has ended does not wait for the next round.
+func (s *Store) Flush() {
+	if s.out == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	for _, m := range s.out.take() {

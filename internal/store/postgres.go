@@ -41,6 +41,10 @@ func (s *Store) openPostgres(ctx context.Context) error {
 	s.db.SetMaxIdleConns(conns)
 	s.db.SetConnMaxLifetime(time.Hour)
 	if err := migrate(ctx, s.d, s.db); err != nil {
+		var pgErr *pgconn.PgError
+		if errors.As(err, &pgErr) && pgErr.Code == "3D000" {
+			return fmt.Errorf("PostgreSQL at %s:%d has no database %s. Create it: createdb %s", cfg.Host, cfg.Port, cfg.Database, cfg.Database)
+		}
 		if s.d.classify(err) == faultGone {
 			return fmt.Errorf("PostgreSQL at %s:%d does not answer (%w). Start it, or correct --database-url", cfg.Host, cfg.Port, err)
 		}

@@ -105,6 +105,7 @@ func (s *Store) Close() error {
 	var errs []error
 	s.closing.Do(func() {
 		close(s.closed)
+		s.Flush()
 		if s.group != nil {
 			s.group.stop()
 		}
