@@ -90,7 +90,7 @@ func (c *agentListCmd) Run(e *env) error {
 		}
 		return table(e, "HANDLE\tNAME\tROLE\tSTATUS\tLAST SEEN", len(out.Agents), func(i int) string {
 			a := out.Agents[i]
-			return strings.Join([]string{a.Handle, a.Name, a.Role, a.Status, orDash(a.LastSeenAt)}, "\t")
+			return strings.Join([]string{a.Handle, plain(a.Name), plain(a.Role), a.Status, orDash(a.LastSeenAt)}, "\t")
 		})
 	})
 }
@@ -154,7 +154,7 @@ func (c *keyListCmd) Run(e *env) error {
 		}
 		return table(e, "KEY ID\tKEY\tLABEL\tCREATED\tLAST USED\tREVOKED", len(out.Keys), func(i int) string {
 			k := out.Keys[i]
-			return strings.Join([]string{k.KeyID, k.Hint, k.Label, k.CreatedAt, orDash(k.LastUsedAt), orDash(k.RevokedAt)}, "\t")
+			return strings.Join([]string{k.KeyID, k.Hint, plain(k.Label), k.CreatedAt, orDash(k.LastUsedAt), orDash(k.RevokedAt)}, "\t")
 		})
 	})
 }

@@ -48,7 +48,7 @@ func takeFolder(data string) (*owner, error) {
 		return nil, fmt.Errorf("the data folder %s cannot be made: %w. Choose another with --data, or give yourself the right to write there", data, err)
 	}
 	path := filepath.Join(data, "owner.lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be opened: %w. Choose another folder with --data, or give yourself the right to write there", path, err)
 	}
@@ -66,6 +66,23 @@ func takeFolder(data string) (*owner, error) {
 		_, _ = f.WriteAt([]byte(fmt.Sprintf("%d\n", os.Getpid())), 0)
 	}
 	return &owner{data: data, lock: f}, nil
+}
+
+// waitForFolder is takeFolder for a hub: an operator's command that owns the folder for the moment
+// is waited for, another hub is not. A hub answers on its socket, a command does not.
+func waitForFolder(ctx context.Context, data string) (*owner, error) {
+	for give := time.Now().Add(5 * time.Second); ; {
+		own, err := takeFolder(data)
+		var owned errOwned
+		if err == nil || !errors.As(err, &owned) || time.Now().After(give) || socketClient(socketPath(data)).reachable(ctx) {
+			return own, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 func (o *owner) release() {

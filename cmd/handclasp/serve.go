@@ -46,10 +46,13 @@ func serve(ctx context.Context, cfg *config.Serve, log *slog.Logger, ready func(
 	var own *owner
 	if cfg.DatabaseURL == "" {
 		var err error
-		if own, err = takeFolder(cfg.Data); err != nil {
+		if own, err = waitForFolder(ctx, cfg.Data); err != nil {
 			return err
 		}
 		defer own.release()
+		if info, err := os.Stat(cfg.Data); err == nil && info.Mode().Perm()&0o077 != 0 {
+			log.Warn("others of this machine can enter the data folder; whoever can write there can act as the operator: chmod 700", "data", cfg.Data)
+		}
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {

@@ -45,7 +45,10 @@ func (s *Serve) Validate() error {
 	}
 	if s.PublicURL != "" {
 		u, err := url.Parse(s.PublicURL)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		if err == nil && u.User != nil {
+			return errors.New("--public-url: it holds a user name or password; an address without is accepted, such as https://hub.example.com")
+		}
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
 			return fmt.Errorf("--public-url: %q came; an http or https address is accepted, such as https://hub.example.com", s.PublicURL)
 		}
 		if strings.Trim(u.Path, "/") != "" {

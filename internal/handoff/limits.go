@@ -28,6 +28,7 @@ type Limits struct {
 	Handle        int
 	Key           int // an idempotency key
 	Messages      int // messages per thread, a count
+	Drafts        int // drafts per thread, a count; ours
 	MinExpiry     time.Duration
 	MaxExpiry     time.Duration
 	MinLease      time.Duration
@@ -61,6 +62,7 @@ func DefaultLimits() Limits {
 		Handle:        256,
 		Key:           255,
 		Messages:      10_000,
+		Drafts:        100,
 		MinExpiry:     time.Minute,
 		MaxExpiry:     31_536_000 * time.Second,
 		MinLease:      10 * time.Second,

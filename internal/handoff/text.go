@@ -65,11 +65,14 @@ func Preview(s string) string {
 		var cluster string
 		cluster, rest, _, state = uniseg.FirstGraphemeClusterInString(rest, state)
 		n := utf8.RuneCountInString(cluster)
-		if end > 0 && runes+n > previewChars {
+		if runes+n > previewChars {
 			break
 		}
 		end += len(cluster)
 		runes += n
+	}
+	if end == 0 {
+		return "…" // one cluster of hundreds of marks: no beginning of it is a text
 	}
 	return s[:end]
 }

@@ -37,7 +37,7 @@ func TestPreviewKeepsShortTextAndCutsAt240Characters(t *testing.T) {
 		{a239 + family + " more", a239},
 		{strings.Repeat("a", 233) + family + "more", strings.Repeat("a", 233) + family},
 		{a239 + "\r\nmore", a239},
-		{long + "tail", long},
+		{long + "tail", "…"},
 		{"a" + long, "a"},
 	}
 	for _, test := range tests {

@@ -104,7 +104,9 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, drain func(), lo
 		ReadHeaderTimeout: 10 * time.Second,
 		// Longer than the longest parked call: the deadline also ends the watch for a client
 		// that leaves.
-		ReadTimeout:    90 * time.Second,
+		ReadTimeout: 90 * time.Second,
+		// Longer than the longest parked call too; a client that never reads is let go.
+		WriteTimeout:   2 * time.Minute,
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),

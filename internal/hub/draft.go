@@ -92,6 +92,9 @@ func (h *Hub) Draft(ctx context.Context, call Call, in DraftInput) (DraftMade, e
 			out = DraftMade{ThreadID: row.ID, DraftID: earlier[n-1].ID, Status: handoff.Drafted, Replay: true}
 			return c.InsertEffect(op, store.Effect{Fingerprint: print, HandoffID: row.ID, RefID: earlier[n-1].ID}, c.Now())
 		}
+		if len(earlier) >= h.lim.Drafts {
+			return handoff.TooLarge("thread", len(earlier)+1, h.lim.Drafts, "drafts")
+		}
 		d.No = len(earlier) + 1
 		if err := c.supersede(earlier); err != nil {
 			return err

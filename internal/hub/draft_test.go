@@ -154,3 +154,42 @@ func TestTheOperatorDecidesOnADraftAndBothSidesAreTold(t *testing.T) {
 		}
 	})
 }
+
+func TestAThreadTakesAHundredDraftsAndOnlyTheLastKeepsItsTextInTheThread(t *testing.T) {
+	t.Parallel()
+	f := hubtest.New(t, "sqlite", hubtest.WithHub(func(c *hub.Config) {
+		c.Limits = handoff.DefaultLimits()
+		c.Limits.Drafts = 3
+	}))
+	anna, frank := f.Agent("anna@acme"), f.Agent("frank@acme")
+	created, err := f.Hub.Create(bg, anna, hub.CreateInput{
+		To: "frank@acme", Intent: handoff.ProposeAction, Summary: "change it",
+		ProposedAction: &handoff.ProposedAction{Description: "d", TargetFiles: []string{"a.txt"}, Rationale: "r"},
+	})
+	noError(t, err)
+	_, err = f.Hub.Accept(bg, frank, hub.AcceptInput{ThreadID: created.ThreadID})
+	noError(t, err)
+	draft := func(line string) error {
+		_, err := f.Hub.Draft(bg, frank, hub.DraftInput{ThreadID: created.ThreadID, SuggestedDiff: "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-a\n+" + line + "\n"})
+		return err
+	}
+	for _, line := range []string{"b", "c", "d"} {
+		noError(t, draft(line))
+	}
+	hubtest.WantCode(t, draft("e"), handoff.CodeContentTooLarge)
+	thread, err := f.Hub.View(bg, anna, hub.ViewInput{ThreadID: created.ThreadID})
+	noError(t, err)
+	if n := len(thread.Drafts); n != 3 || thread.Drafts[0].SuggestedDiff != "" || thread.Drafts[2].SuggestedDiff == "" {
+		t.Fatalf("%d drafts: %+v", n, thread.Drafts)
+	}
+	waiting, err := f.Hub.UndecidedDrafts(bg, hubtest.Operator())
+	noError(t, err)
+	if len(waiting) != 1 || waiting[0].From != "frank@acme" || waiting[0].Sender != "anna@acme" {
+		t.Fatalf("%+v", waiting)
+	}
+	_, err = f.Hub.Complete(bg, frank, hub.CompleteInput{ThreadID: created.ThreadID, ResultSummary: "done"})
+	noError(t, err)
+	if waiting, err = f.Hub.UndecidedDrafts(bg, hubtest.Operator()); err != nil || len(waiting) != 0 {
+		t.Fatalf("a draft of an ended handoff waits: %+v %v", waiting, err)
+	}
+}

@@ -5,6 +5,7 @@
 package hub
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -299,8 +300,25 @@ func fingerprint(in any) string {
 		// Inputs are plain structs whose raw JSON was checked when it was decoded.
 		panic("fingerprint: " + err.Error())
 	}
+	b = canonical(b)
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
+}
+
+// canonical writes JSON with sorted names and one spelling of every text, so that a client that
+// encodes its input anew for a retry is recognised. Number literals stay as they are.
+func canonical(b []byte) []byte {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return b
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		return b
+	}
+	return out
 }
 
 // done looks up what the actor did under the key. found is false when nothing was done yet;
@@ -331,15 +349,15 @@ func (h *Hub) operation(call Call, verb, key string) (store.Operation, error) {
 // ResolveKey finds the idempotency key of a call among its three sources, in the order
 // argument, metadata.client_idempotency_key, header. Two that differ are invalid_params.
 func ResolveKey(argument string, metadata json.RawMessage, header string) (string, error) {
-	var meta struct {
-		Key any `json:"client_idempotency_key"`
-	}
+	fromMeta := ""
 	if len(metadata) > 0 {
-		_ = json.Unmarshal(metadata, &meta) // its shape is checked where it is used
-	}
-	fromMeta, isText := meta.Key.(string)
-	if meta.Key != nil && !isText {
-		return "", handoff.Invalid("metadata.client_idempotency_key", "a value that is no string came; a string of 1 to 255 bytes is accepted")
+		members := map[string]json.RawMessage{} // a struct would match the name in any case
+		_ = json.Unmarshal(metadata, &members)  // its shape is checked where it is used
+		if raw, ok := members["client_idempotency_key"]; ok && string(raw) != "null" {
+			if json.Unmarshal(raw, &fromMeta) != nil {
+				return "", handoff.Invalid("metadata.client_idempotency_key", "a value that is no string came; a string of 1 to 255 bytes is accepted")
+			}
+		}
 	}
 	key, source := "", ""
 	for _, k := range [][2]string{{"idempotency_key", argument}, {"metadata.client_idempotency_key", fromMeta}, {"header Idempotency-Key", header}} {

@@ -257,3 +257,27 @@ func TestKeysAreForgottenAfterThirtyDays(t *testing.T) {
 		}
 	})
 }
+
+func TestAKeyKnowsItsInputWhateverWayItsJSONIsWritten(t *testing.T) {
+	t.Parallel()
+	f := hubtest.New(t, "sqlite")
+	anna := f.Agent("anna@acme")
+	f.Agent("frank@acme")
+	create := func(metadata, artifact string) (hub.Created, error) {
+		return f.Hub.Create(bg, anna, hub.CreateInput{
+			To: "frank@acme", Intent: handoff.Inform, Summary: "s", IdempotencyKey: "k",
+			Metadata: json.RawMessage(metadata), Artifacts: []json.RawMessage{json.RawMessage(artifact)},
+		})
+	}
+	first, err := create(`{"a":{"x":1,"y":2},"b":"t"}`, `{"type":"link","url":"https://a.io/t"}`)
+	noError(t, err)
+	again, err := create(`{"b":"\u0074","a":{"y":2,"x":1}}`, `{"url":"https:\/\/a.io/t","type":"link"}`)
+	noError(t, err)
+	if !again.Replay || again.ThreadID != first.ThreadID {
+		t.Fatalf("%+v", again)
+	}
+	_, err = create(`{"b":"t","a":{"y":2,"x":3}}`, `{"type":"link","url":"https://a.io/t"}`)
+	hubtest.WantCode(t, err, handoff.CodeDuplicateKey)
+	_, err = hub.ResolveKey("k", json.RawMessage(`{"Client_Idempotency_Key":"other"}`), "")
+	noError(t, err) // another name is no key
+}

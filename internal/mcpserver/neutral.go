@@ -62,7 +62,12 @@ func neutralise(s string) string {
 				lineStart = true
 			}
 		case acts(r):
+			run := strings.Count(runOf(s[i:], r), string(r))
 			showActing(&b, s[i:i+w])
+			if run > maxActing { // said once, with how often: a text of nothing else would grow tenfold
+				fmt.Fprintf(&b, "×%d", run)
+				w *= run
+			}
 			// Some readers break the line here.
 			lineStart = r == '\u0085' || r == '\u2028' || r == '\u2029' || r == '\v' || r == '\f'
 		case r == utf8.RuneError && w == 1:
@@ -74,6 +79,18 @@ func neutralise(s string) string {
 		i += w
 	}
 	return b.String()
+}
+
+// maxActing is how often in a row one acting character is written out by itself.
+const maxActing = 4
+
+// runOf is the longest beginning of s that is only r.
+func runOf(s string, r rune) string {
+	end := strings.IndexFunc(s, func(c rune) bool { return c != r })
+	if end < 0 {
+		return s
+	}
+	return s[:end]
 }
 
 // showActing writes s with the characters that act written out.

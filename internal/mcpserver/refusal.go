@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,49 @@ func refuseBody(w http.ResponseWriter, err error) {
 		return
 	}
 	writeRefusal(w, http.StatusBadRequest, nil, handoff.CodeInvalidRequest, "the body did not arrive whole")
+}
+
+// malformed says what is wrong with a body that is not exactly one JSON-RPC message with the
+// parameters of its method in their places; the code is empty when nothing is. The SDK would run
+// what it understands of such a body and drop the rest, or repeat the body in its answer; and a
+// batch, which the protocol has given up, is one request that asks for thousands of answers.
+func malformed(body []byte) (code handoff.Code, message string) {
+	if body = bytes.TrimSpace(body); len(body) == 0 {
+		return handoff.CodeInvalidRequest, "the body is empty; one JSON-RPC message is accepted"
+	}
+	if body[0] == '[' && json.Valid(body) {
+		return handoff.CodeInvalidRequest, "a batch came; send one JSON-RPC message in a request"
+	}
+	var m struct {
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}
+	if err := json.Unmarshal(body, &m); err != nil {
+		if !json.Valid(body) {
+			return handoff.CodeParseError, "the body is not one valid JSON document"
+		}
+		return handoff.CodeInvalidRequest, "the body is not a JSON-RPC 2.0 message"
+	}
+	if len(m.Params) == 0 || string(m.Params) == "null" {
+		return "", ""
+	}
+	if m.Params[0] != '{' {
+		return handoff.CodeInvalidParams, "params: an object is accepted"
+	}
+	if m.Method != "tools/call" {
+		return "", ""
+	}
+	var call struct {
+		Name *string         `json:"name"`
+		Meta json.RawMessage `json:"_meta"`
+	}
+	if err := json.Unmarshal(m.Params, &call); err != nil || call.Name == nil {
+		return handoff.CodeInvalidParams, "params.name: the name of a tool is needed, as a string"
+	}
+	if len(call.Meta) > 0 && call.Meta[0] != '{' && string(call.Meta) != "null" {
+		return handoff.CodeInvalidParams, "params._meta: an object is accepted"
+	}
+	return "", ""
 }
 
 // refusalWriter turns the plain text of the SDK's refusals into JSON-RPC errors.

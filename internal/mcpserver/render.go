@@ -307,14 +307,17 @@ func draft(r *result, t *hub.Thread, d *handoff.Draft) {
 	r.token("draft_id", d.ID)
 	r.token("status", string(d.Status))
 	r.token("from", t.Party(d.Author).Handle)
+	if d.Status == handoff.DraftSuperseded { // its text is of no use any more
+		r.time("created_at", d.CreatedAt)
+		r.from(provenance{Origin: "teammate", Sender: t.Party(d.Author).Handle, SenderVerified: true}, own)
+		return
+	}
 	// What the author left out was filled in from the action, which its sender wrote.
 	mixed := own && t.Handoff.Creator == t.Viewer.ID
 	r.prose("description", d.Description, mixed)
 	r.data("target_files", d.TargetFiles, mixed)
 	r.prose("rationale", d.Rationale, mixed)
-	if d.Status != handoff.DraftSuperseded { // else a few drafts would fill the page
-		r.data("suggested_diff", d.SuggestedDiff, own)
-	}
+	r.data("suggested_diff", d.SuggestedDiff, own)
 	if d.DecidedBy != "" {
 		r.token("decided_by", t.Party(d.DecidedBy).Handle)
 	}

@@ -55,6 +55,12 @@ func (tx *Tx) MessageAt(handoffID string, sequenceNo int) (handoff.Message, erro
 
 const draftColumns = `id, handoff_id, draft_no, author_id, epoch, suggested_diff, description, target_files, rationale, status, decided_by, reason, created_at, decided_at`
 
+// standingDraft is draftColumns with the texts of superseded drafts left out.
+const standingDraft = `id, handoff_id, draft_no, author_id, epoch,
+	CASE status WHEN 'superseded' THEN '' ELSE suggested_diff END, CASE status WHEN 'superseded' THEN '' ELSE description END,
+	CASE status WHEN 'superseded' THEN '' ELSE target_files END, CASE status WHEN 'superseded' THEN '' ELSE rationale END,
+	status, decided_by, reason, created_at, decided_at`
+
 func scanDraft(r rows) (handoff.Draft, error) {
 	var d handoff.Draft
 	var files string
@@ -78,14 +84,15 @@ func (tx *Tx) UpdateDraft(d *handoff.Draft) error {
 		string(d.Status), d.DecidedBy, d.Reason, micros(d.DecidedAt), d.ID)
 }
 
-// Drafts reads the drafts of a handoff, oldest first.
+// Drafts reads the drafts of a handoff, oldest first. Those that were superseded come without
+// their texts: nobody decides on them any more, and there may be many.
 func (tx *Tx) Drafts(handoffID string) ([]handoff.Draft, error) {
-	return tx.drafts("handoff_id = $1 ORDER BY draft_no", handoffID)
+	return tx.drafts(standingDraft+" FROM drafts WHERE handoff_id = $1 ORDER BY draft_no", handoffID)
 }
 
 // Draft reads one draft.
 func (tx *Tx) Draft(id string) (handoff.Draft, error) {
-	list, err := tx.drafts("id = $1", id)
+	list, err := tx.drafts(draftColumns+" FROM drafts WHERE id = $1", id)
 	if err == nil && len(list) == 0 {
 		err = handoff.NotFound("draft", id)
 	}
@@ -98,13 +105,13 @@ func (tx *Tx) Draft(id string) (handoff.Draft, error) {
 // UndecidedDrafts reads the drafts that wait for a person and whose handoff has not ended, oldest
 // first, at most limit.
 func (tx *Tx) UndecidedDrafts(limit int) ([]handoff.Draft, error) {
-	return tx.drafts(`status = 'drafted' AND handoff_id IN (SELECT id FROM handoffs WHERE state IN ('open', 'claimed', 'verifying'))
+	return tx.drafts(draftColumns+` FROM drafts WHERE status = 'drafted' AND handoff_id IN (SELECT id FROM handoffs WHERE state IN ('open', 'claimed', 'verifying'))
 		ORDER BY created_at, id LIMIT $1`, limit)
 }
 
-func (tx *Tx) drafts(where string, args ...any) ([]handoff.Draft, error) {
+func (tx *Tx) drafts(query string, args ...any) ([]handoff.Draft, error) {
 	var list []handoff.Draft
-	err := tx.each("SELECT "+draftColumns+" FROM drafts WHERE "+where, args, func(r rows) error {
+	err := tx.each("SELECT "+query, args, func(r rows) error {
 		d, err := scanDraft(r)
 		list = append(list, d)
 		return err

@@ -231,6 +231,11 @@ func (s *Store) writePostgres(ctx context.Context, fn func(*Tx) error) error {
 func (s *Store) readPostgres(ctx context.Context, fn func(*Tx) error) error {
 	run, cancel := context.WithTimeout(context.WithoutCancel(ctx), readDeadline)
 	defer cancel()
+	if sooner, ok := ctx.Deadline(); ok { // a check of readiness does not wait ten seconds
+		var end context.CancelFunc
+		run, end = context.WithDeadline(run, sooner)
+		defer end()
+	}
 	for try := 0; ; try++ {
 		_, err := s.attempt(run, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", fn)
 		if err == nil || s.d.classify(err) != faultGone || try >= 2 {

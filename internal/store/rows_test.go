@@ -294,7 +294,13 @@ func TestDraftIsReadBackAsItWasWritten(t *testing.T) {
 		})
 		f.read(func(tx *store.Tx) error {
 			got, err := tx.Drafts(h.ID)
-			wantSame(t, "the drafts of the handoff", got, all)
+			listed := slices.Clone(all)
+			for i, d := range listed {
+				if d.Status == handoff.DraftSuperseded {
+					listed[i].SuggestedDiff, listed[i].Description, listed[i].TargetFiles, listed[i].Rationale = "", "", nil, ""
+				}
+			}
+			wantSame(t, "the drafts of the handoff", got, listed)
 			waiting := slices.DeleteFunc(slices.Clone(all), func(d handoff.Draft) bool { return d.Status != handoff.Drafted })
 			slices.SortFunc(waiting, func(a, b handoff.Draft) int {
 				// No time is the time 0.
