@@ -21,23 +21,13 @@ type AcceptInput struct {
 // of messages marked read. The same recipient again gets the same claim; a replayed accept
 // whose claim no longer stands is lease_lost.
 func (h *Hub) Accept(ctx context.Context, call Call, in AcceptInput) (Thread, error) {
-	key, err := ResolveKey(in.IdempotencyKey, nil, call.HeaderKey)
+	once, err := h.keyed(call, "claim", &in.IdempotencyKey, &in)
 	if err != nil {
 		return Thread{}, err
 	}
-	in.IdempotencyKey = ""
-	op, err := h.operation(call, "claim", key)
-	if err != nil {
-		return Thread{}, err
-	}
-	print := fingerprint(in)
 	var t Thread
 	err = h.change(ctx, "claim", call, func(c *change) error {
-		was, row, err := c.take(in.ThreadID)
-		if err != nil {
-			return err
-		}
-		effect, found, err := c.done(op, print)
+		was, row, effect, found, err := c.begin(in.ThreadID, once)
 		if err != nil {
 			return err
 		}
@@ -48,7 +38,7 @@ func (h *Hub) Accept(ctx context.Context, call Call, in AcceptInput) (Thread, er
 			if err := c.claim(&was, &row, time.Duration(in.Lease)*time.Second); err != nil {
 				return err
 			}
-			if err := c.InsertEffect(op, store.Effect{Fingerprint: print, HandoffID: row.ID, Epoch: row.Epoch}, c.Now()); err != nil {
+			if err := c.keep(once, store.Effect{HandoffID: row.ID, Epoch: row.Epoch}); err != nil {
 				return err
 			}
 		}

@@ -34,12 +34,7 @@ func (h *Hub) Draft(ctx context.Context, call Call, in DraftInput) (DraftMade, e
 	if err := h.checkDraft(in); err != nil {
 		return DraftMade{}, err
 	}
-	key, err := ResolveKey(in.IdempotencyKey, nil, call.HeaderKey)
-	if err != nil {
-		return DraftMade{}, err
-	}
-	in.IdempotencyKey = ""
-	op, err := h.operation(call, "draft", key)
+	once, err := h.keyed(call, "draft", &in.IdempotencyKey, &in)
 	if err != nil {
 		return DraftMade{}, err
 	}
@@ -50,14 +45,9 @@ func (h *Hub) Draft(ctx context.Context, call Call, in DraftInput) (DraftMade, e
 	if err := handoff.CheckTargetFiles("suggested_diff", files, h.lim); err != nil {
 		return DraftMade{}, err
 	}
-	print := fingerprint(in)
 	var out DraftMade
 	err = h.change(ctx, "draft", call, func(c *change) error {
-		was, row, err := c.take(in.ThreadID)
-		if err != nil {
-			return err
-		}
-		effect, found, err := c.done(op, print)
+		was, row, effect, found, err := c.begin(in.ThreadID, once)
 		if err != nil {
 			return err
 		}
@@ -90,7 +80,7 @@ func (h *Hub) Draft(ctx context.Context, call Call, in DraftInput) (DraftMade, e
 		}
 		if n := len(earlier); n > 0 && sameDraft(&earlier[n-1], &d) {
 			out = DraftMade{ThreadID: row.ID, DraftID: earlier[n-1].ID, Status: handoff.Drafted, Replay: true}
-			return c.InsertEffect(op, store.Effect{Fingerprint: print, HandoffID: row.ID, RefID: earlier[n-1].ID}, c.Now())
+			return c.keep(once, store.Effect{HandoffID: row.ID, RefID: earlier[n-1].ID})
 		}
 		if len(earlier) >= h.lim.Drafts {
 			return handoff.TooLarge("thread", len(earlier)+1, h.lim.Drafts, "drafts")
@@ -105,7 +95,7 @@ func (h *Hub) Draft(ctx context.Context, call Call, in DraftInput) (DraftMade, e
 			func() error { return c.record(&row, event, call.Actor, d.ID, 0, others(&row)...) },
 			func() error { return c.UpdateHandoff(&was, &row) },
 			func() error {
-				return c.InsertEffect(op, store.Effect{Fingerprint: print, HandoffID: row.ID, RefID: d.ID}, c.Now())
+				return c.keep(once, store.Effect{HandoffID: row.ID, RefID: d.ID})
 			})
 	})
 	return out, err

@@ -120,23 +120,13 @@ type ending struct {
 
 // end is the common path: visibility, exact replay, rule, row, event, key.
 func (h *Hub) end(ctx context.Context, call Call, verb, id string, key *string, in any, e ending) (Ended, error) {
-	k, err := ResolveKey(*key, nil, call.HeaderKey)
+	once, err := h.keyed(call, verb, key, in)
 	if err != nil {
 		return Ended{}, err
 	}
-	*key = ""
-	op, err := h.operation(call, verb, k)
-	if err != nil {
-		return Ended{}, err
-	}
-	print := fingerprint(in)
 	var out Ended
 	err = h.change(ctx, verb, call, func(c *change) error {
-		was, row, err := c.take(id)
-		if err != nil {
-			return err
-		}
-		_, found, err := c.done(op, print)
+		was, row, _, found, err := c.begin(id, once)
 		if err != nil {
 			return err
 		}
@@ -146,7 +136,7 @@ func (h *Hub) end(ctx context.Context, call Call, verb, id string, key *string, 
 			if found {
 				return nil
 			}
-			return c.InsertEffect(op, store.Effect{Fingerprint: print, HandoffID: row.ID, Epoch: row.Epoch}, c.Now())
+			return c.keep(once, store.Effect{HandoffID: row.ID, Epoch: row.Epoch})
 		}
 		event, err := e.apply(c, &row)
 		if err != nil {
@@ -157,7 +147,7 @@ func (h *Hub) end(ctx context.Context, call Call, verb, id string, key *string, 
 			func() error { return c.record(&row, event, call.Actor, "", 0, others(&row)...) },
 			func() error { return c.UpdateHandoff(&was, &row) },
 			func() error {
-				return c.InsertEffect(op, store.Effect{Fingerprint: print, HandoffID: row.ID, Epoch: row.Epoch}, c.Now())
+				return c.keep(once, store.Effect{HandoffID: row.ID, Epoch: row.Epoch})
 			})
 	})
 	return out, err

@@ -321,6 +321,39 @@ func canonical(b []byte) []byte {
 	return out
 }
 
+// once is a call that takes effect once: its operation with the key, and the fingerprint of its
+// input.
+type once struct {
+	op    store.Operation
+	print string
+}
+
+// keyed finds the key of a call, takes it out of the input, and fingerprints the rest. key points
+// into in, the input that will be marshalled.
+func (h *Hub) keyed(call Call, verb string, key *string, in any) (once, error) {
+	k, err := ResolveKey(*key, nil, call.HeaderKey)
+	if err != nil {
+		return once{}, err
+	}
+	*key = ""
+	op, err := h.operation(call, verb, k)
+	return once{op, fingerprint(in)}, err
+}
+
+// begin takes the handoff of a keyed call and looks up what was done under the key.
+func (c *change) begin(id string, o once) (was, row handoff.Handoff, effect store.Effect, found bool, err error) {
+	if was, row, err = c.take(id); err == nil {
+		effect, found, err = c.done(o.op, o.print)
+	}
+	return was, row, effect, found, err
+}
+
+// keep binds the key of a call to what was done.
+func (c *change) keep(o once, e store.Effect) error {
+	e.Fingerprint = o.print
+	return c.InsertEffect(o.op, e, c.Now())
+}
+
 // done looks up what the actor did under the key. found is false when nothing was done yet;
 // another input under the same key is refused.
 func (c *change) done(op store.Operation, print string) (store.Effect, bool, error) {

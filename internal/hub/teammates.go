@@ -89,20 +89,14 @@ func (h *Hub) SetBlock(ctx context.Context, call Call, in BlockInput, blocked bo
 	if err := handoff.CheckText("reason", in.Reason, h.lim.Reason); err != nil {
 		return BlockState{}, err
 	}
-	key, err := ResolveKey(in.IdempotencyKey, nil, call.HeaderKey)
-	if err != nil {
-		return BlockState{}, err
-	}
-	in.IdempotencyKey = ""
 	verb, event := "block", handoff.EventBlockAdded
 	if !blocked {
 		verb, event = "unblock", handoff.EventBlockRemoved
 	}
-	op, err := h.operation(call, verb, key)
+	once, err := h.keyed(call, verb, &in.IdempotencyKey, &in)
 	if err != nil {
 		return BlockState{}, err
 	}
-	print := fingerprint(in)
 	var out BlockState
 	err = h.change(ctx, verb, call, func(c *change) error {
 		other, err := c.AgentByHandle(in.Handle)
@@ -115,7 +109,7 @@ func (h *Hub) SetBlock(ctx context.Context, call Call, in BlockInput, blocked bo
 		if other.ID == call.Actor.ID {
 			return handoff.Invalid("handle", handoff.Quote(in.Handle)+" is yourself; name another agent")
 		}
-		_, found, err := c.done(op, print)
+		_, found, err := c.done(once.op, once.print)
 		if err != nil {
 			return err
 		}
@@ -133,7 +127,7 @@ func (h *Hub) SetBlock(ctx context.Context, call Call, in BlockInput, blocked bo
 				return err
 			}
 		}
-		return c.InsertEffect(op, store.Effect{Fingerprint: print}, c.Now())
+		return c.keep(once, store.Effect{})
 	})
 	return out, err
 }

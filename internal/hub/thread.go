@@ -273,24 +273,14 @@ func (h *Hub) Send(ctx context.Context, call Call, in SendInput) (Sent, error) {
 	if err != nil {
 		return Sent{}, err
 	}
-	key, err := ResolveKey(in.IdempotencyKey, nil, call.HeaderKey)
+	once, err := h.keyed(call, "message", &in.IdempotencyKey, &in)
 	if err != nil {
 		return Sent{}, err
 	}
-	in.IdempotencyKey = ""
-	op, err := h.operation(call, "message", key)
-	if err != nil {
-		return Sent{}, err
-	}
-	print := fingerprint(in)
 	var out Sent
 	err = h.change(ctx, "message", call, func(c *change) error {
 		out = Sent{ThreadID: in.ThreadID}
-		was, row, err := c.take(in.ThreadID)
-		if err != nil {
-			return err
-		}
-		effect, found, err := c.done(op, print)
+		was, row, effect, found, err := c.begin(in.ThreadID, once)
 		if err != nil {
 			return err
 		}
@@ -319,9 +309,7 @@ func (h *Hub) Send(ctx context.Context, call Call, in SendInput) (Sent, error) {
 			func() error { return c.record(&row, event, call.Actor, m.ID, m.SequenceNo, others(&row)...) },
 			func() error { return c.InsertMessage(&m) },
 			func() error { return c.UpdateHandoff(&was, &row) },
-			func() error {
-				return c.InsertEffect(op, store.Effect{Fingerprint: print, HandoffID: row.ID, Epoch: m.SequenceNo}, c.Now())
-			})
+			func() error { return c.keep(once, store.Effect{HandoffID: row.ID, Epoch: m.SequenceNo}) })
 	})
 	return out, err
 }
