@@ -219,10 +219,11 @@ func TestTargetNamesAgentsDirectlyWhereverTheyStand(t *testing.T) {
 	t.Parallel()
 	frank := &Agent{ID: "1", Handle: "Frank@Acme", Role: "r", Capabilities: []string{"c"}}
 	for raw, want := range map[string]bool{
-		`{"strategy":"direct","agent_id":"frank@acme"}`:                                                      true,
-		`{"strategy":"role","role":"r"}`:                                                                     false,
-		`{"strategy":"broadcast"}`:                                                                           false,
-		`{"strategy":"mixed","rules":[{"strategy":"role","role":"r"}]}`:                                      false,
+		`{"strategy":"direct","agent_id":"frank@acme"}`:                 true,
+		`{"strategy":"role","role":"r"}`:                                false,
+		`{"strategy":"broadcast"}`:                                      false,
+		`{"strategy":"mixed","rules":[{"strategy":"role","role":"r"}]}`: false,
+
 		`{"strategy":"mixed","rules":[{"strategy":"role","role":"r"},{"strategy":"direct","agent_id":"1"}]}`: true,
 		`{"strategy":"direct_with_fallback","agent_id":"frank@acme","fallback_after_seconds":1}`:             true,
 		`{"strategy":"direct_with_fallback","agent_id":"ann","fallback_after_seconds":1}`:                    false,
