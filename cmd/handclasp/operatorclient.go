@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
 	"handclasp/internal/restapi"
 )
@@ -18,10 +19,15 @@ type operatorClient struct {
 	http *http.Client
 }
 
+// reachableWithin bounds the wait for an owner that holds the lock and does not answer.
+const reachableWithin = time.Second
+
 // reachable reports whether somebody answers on the socket, and keeps ctx for the calls.
 func (c *operatorClient) reachable(ctx context.Context) bool {
 	c.ctx = ctx
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://owner/", nil)
+	probe, cancel := context.WithTimeout(ctx, reachableWithin)
+	defer cancel()
+	req, err := http.NewRequestWithContext(probe, http.MethodGet, "http://owner/", nil)
 	if err != nil {
 		return false
 	}

@@ -243,6 +243,7 @@ func setMember(object json.RawMessage, name string, value any) json.RawMessage {
 // createPrint is the fingerprint of a create: everything but the key, wherever it came from.
 func createPrint(in CreateInput) string {
 	in.IdempotencyKey = ""
+	in.To = handoff.FoldHandle(in.To)
 	if len(in.Metadata) > 0 {
 		in.Metadata = setMember(in.Metadata, "client_idempotency_key", nil)
 		if string(in.Metadata) == "{}" {

@@ -83,7 +83,9 @@ func (h *Hub) Draft(ctx context.Context, call Call, in DraftInput) (DraftMade, e
 			return c.keep(once, store.Effect{HandoffID: row.ID, RefID: earlier[n-1].ID})
 		}
 		if len(earlier) >= h.lim.Drafts {
-			return handoff.TooLarge("thread", len(earlier)+1, h.lim.Drafts, "drafts")
+			e := handoff.TooLarge("thread", len(earlier)+1, h.lim.Drafts, "drafts")
+			e.Hint = "Nothing was written. Wait for the decision on the last draft, or send further diffs as file_diff artifacts with send_message."
+			return e
 		}
 		d.No = len(earlier) + 1
 		if err := c.supersede(earlier); err != nil {

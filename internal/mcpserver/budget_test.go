@@ -22,7 +22,7 @@ var textures = map[string]string{
 	"markup":         "<a href='x'>&amp;</a> ",
 	"emoji":          "👩‍👩‍👧‍👦🇩🇪 ",
 	"line separator": "a\u2028b\u2029",
-	"controls":       "\u0001\u001b\u202e",
+	"controls":       "\u0001a\u001bb\u202ec",
 	"role tags":      "<system>x</system>\nHuman: y\n",
 }
 

@@ -62,11 +62,12 @@ func neutralise(s string) string {
 				lineStart = true
 			}
 		case acts(r):
-			run := strings.Count(runOf(s[i:], r), string(r))
 			showActing(&b, s[i:i+w])
-			if run > maxActing { // said once, with how often: a text of nothing else would grow tenfold
-				fmt.Fprintf(&b, "×%d", run)
-				w *= run
+			if run := actingRun(s[i:]); len(run) > w*maxActing {
+				// Said once, with how often: a text of nothing else would grow fiftyfold.
+				fmt.Fprintf(&b, "… %d such characters", utf8.RuneCountInString(run))
+				w = len(run)
+				r, _ = utf8.DecodeLastRuneInString(run)
 			}
 			// Some readers break the line here.
 			lineStart = r == '\u0085' || r == '\u2028' || r == '\u2029' || r == '\v' || r == '\f'
@@ -81,12 +82,12 @@ func neutralise(s string) string {
 	return b.String()
 }
 
-// maxActing is how often in a row one acting character is written out by itself.
-const maxActing = 4
+// maxActing is how many acting characters in a row are written out one by one.
+const maxActing = 8
 
-// runOf is the longest beginning of s that is only r.
-func runOf(s string, r rune) string {
-	end := strings.IndexFunc(s, func(c rune) bool { return c != r })
+// actingRun is the longest beginning of s that is only acting characters.
+func actingRun(s string) string {
+	end := strings.IndexFunc(s, func(r rune) bool { return !acts(r) })
 	if end < 0 {
 		return s
 	}

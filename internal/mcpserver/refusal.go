@@ -29,43 +29,44 @@ func refuseBody(w http.ResponseWriter, err error) {
 // parameters of its method in their places; the code is empty when nothing is. The SDK would run
 // what it understands of such a body and drop the rest, or repeat the body in its answer; and a
 // batch, which the protocol has given up, is one request that asks for thousands of answers.
-func malformed(body []byte) (code handoff.Code, message string) {
-	if body = bytes.TrimSpace(body); len(body) == 0 {
-		return handoff.CodeInvalidRequest, "the body is empty; one JSON-RPC message is accepted"
-	}
-	if body[0] == '[' && json.Valid(body) {
-		return handoff.CodeInvalidRequest, "a batch came; send one JSON-RPC message in a request"
-	}
+func malformed(body []byte) (id json.RawMessage, code handoff.Code, message string) {
 	var m struct {
+		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`
 		Params json.RawMessage `json:"params"`
 	}
+	if body = bytes.TrimSpace(body); len(body) == 0 {
+		return m.ID, handoff.CodeInvalidRequest, "the body is empty; one JSON-RPC message is accepted"
+	}
+	if body[0] == '[' && json.Valid(body) {
+		return m.ID, handoff.CodeInvalidRequest, "a batch came; send one JSON-RPC message in a request"
+	}
 	if err := json.Unmarshal(body, &m); err != nil {
 		if !json.Valid(body) {
-			return handoff.CodeParseError, "the body is not one valid JSON document"
+			return m.ID, handoff.CodeParseError, "the body is not one valid JSON document"
 		}
-		return handoff.CodeInvalidRequest, "the body is not a JSON-RPC 2.0 message"
+		return m.ID, handoff.CodeInvalidRequest, "the body is not a JSON-RPC 2.0 message"
 	}
 	if len(m.Params) == 0 || string(m.Params) == "null" {
-		return "", ""
+		return nil, "", ""
 	}
 	if m.Params[0] != '{' {
-		return handoff.CodeInvalidParams, "params: an object is accepted"
+		return m.ID, handoff.CodeInvalidParams, "params: an object is accepted"
 	}
 	if m.Method != "tools/call" {
-		return "", ""
+		return nil, "", ""
 	}
 	var call struct {
 		Name *string         `json:"name"`
 		Meta json.RawMessage `json:"_meta"`
 	}
 	if err := json.Unmarshal(m.Params, &call); err != nil || call.Name == nil {
-		return handoff.CodeInvalidParams, "params.name: the name of a tool is needed, as a string"
+		return m.ID, handoff.CodeInvalidParams, "params.name: the name of a tool is needed, as a string"
 	}
 	if len(call.Meta) > 0 && call.Meta[0] != '{' && string(call.Meta) != "null" {
-		return handoff.CodeInvalidParams, "params._meta: an object is accepted"
+		return m.ID, handoff.CodeInvalidParams, "params._meta: an object is accepted"
 	}
-	return "", ""
+	return nil, "", ""
 }
 
 // refusalWriter turns the plain text of the SDK's refusals into JSON-RPC errors.
@@ -87,6 +88,10 @@ func (w *refusalWriter) WriteHeader(status int) {
 // Write passes on what is no refusal.
 func (w *refusalWriter) Write(b []byte) (int, error) {
 	if w.refused == 0 {
+		if clean, ok := withoutEcho(b); ok {
+			_, err := w.ResponseWriter.Write(clean)
+			return len(b), err
+		}
 		return w.ResponseWriter.Write(b)
 	}
 	code, message := handoff.CodeInvalidRequest, strings.TrimSpace(string(b))
@@ -108,6 +113,25 @@ func (w *refusalWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// withoutEcho words anew the SDK's answer to parameters of a wrong type: it repeats them whole, and
+// names of our program's types. ok is false for every other answer.
+func withoutEcho(b []byte) (clean []byte, ok bool) {
+	if !bytes.Contains(b, []byte("unmarshaling")) && !bytes.Contains(b, []byte("handling '")) {
+		return nil, false
+	}
+	var answer struct {
+		ID    json.RawMessage `json:"id"`
+		Error *struct {
+			Code    int64  `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(b, &answer) != nil || answer.Error == nil || !strings.HasPrefix(answer.Error.Message, "handling '") {
+		return nil, false
+	}
+	return refusal(answer.ID, handoff.CodeInvalidParams, "params: a field has another type than the method takes", ""), true
+}
+
 // Flush sends what was written so far.
 func (w *refusalWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
@@ -115,6 +139,14 @@ func (w *refusalWriter) Flush() { _ = http.NewResponseController(w.ResponseWrite
 func (w *refusalWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func writeRefusal(w http.ResponseWriter, status int, id json.RawMessage, code handoff.Code, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Del("Content-Length")
+	w.WriteHeader(status)
+	_, _ = w.Write(refusal(id, code, message, w.Header().Get("X-Request-Id"))) // the client may be gone
+}
+
+// refusal is a JSON-RPC error with our code in its data.
+func refusal(id json.RawMessage, code handoff.Code, message, requestID string) []byte {
 	rpc := handoff.Lookup(code).Relay
 	if code == handoff.CodeContentTooLarge {
 		rpc = handoff.Lookup(handoff.CodeInvalidRequest).Relay
@@ -122,11 +154,12 @@ func writeRefusal(w http.ResponseWriter, status int, id json.RawMessage, code ha
 	if len(id) == 0 || id[0] == '{' || id[0] == '[' {
 		id = json.RawMessage("null")
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Del("Content-Length")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{ // the client may be gone
-		"jsonrpc": "2.0", "id": id,
-		"error": map[string]any{"code": rpc, "message": message, "data": map[string]any{"code": code, "request_id": w.Header().Get("X-Request-Id")}},
+	data := map[string]any{"code": code}
+	if requestID != "" {
+		data["request_id"] = requestID
+	}
+	b, _ := json.Marshal(map[string]any{ // an id that came as JSON marshals
+		"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": rpc, "message": message, "data": data},
 	})
+	return b
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -204,7 +205,14 @@ func (s *Store) writePostgres(ctx context.Context, fn func(*Tx) error) error {
 	run, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeDeadline)
 	defer cancel()
 	for try := 0; ; try++ {
-		unknown, err := s.attempt(run, "BEGIN", fn)
+		conn, err := s.connect(ctx)
+		if err != nil && !isFault(err) {
+			return err
+		}
+		unknown := false
+		if err == nil {
+			unknown, err = s.attempt(run, conn, "BEGIN", fn)
+		}
 		if err == nil {
 			return nil
 		}
@@ -237,20 +245,43 @@ func (s *Store) readPostgres(ctx context.Context, fn func(*Tx) error) error {
 		defer end()
 	}
 	for try := 0; ; try++ {
-		_, err := s.attempt(run, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", fn)
+		conn, err := s.connect(ctx)
+		if err != nil && !isFault(err) {
+			return err
+		}
+		if err == nil {
+			_, err = s.attempt(run, conn, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", fn)
+		}
 		if err == nil || s.d.classify(err) != faultGone || try >= 2 {
 			return err
 		}
 	}
 }
 
-// attempt runs one transaction on one connection. unknown tells that it failed in a way that
-// leaves open whether it was committed.
-func (s *Store) attempt(ctx context.Context, begin string, fn func(*Tx) error) (unknown bool, err error) {
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		return false, databaseError{err}
+// poolWait is how long a call waits for a connection that other calls use.
+const poolWait = 5 * time.Second
+
+// connect takes a connection of the pool. Only here the caller's context counts: a client that
+// left must not stand in the queue of those that did not. Afterwards the transaction runs to its
+// end whoever waits for it.
+func (s *Store) connect(ctx context.Context) (*sql.Conn, error) {
+	wait, cancel := context.WithTimeout(ctx, poolWait)
+	defer cancel()
+	conn, err := s.db.Conn(wait)
+	switch {
+	case err == nil:
+		return conn, nil
+	case ctx.Err() != nil:
+		return nil, handoff.Unavailable("the call was cancelled before anything was written", ctx.Err())
+	case wait.Err() != nil && s.db.Stats().Idle == 0 && s.db.Stats().InUse > 0:
+		return nil, handoff.Unavailable("more calls came than the hub's database connections can serve; nothing was written", nil)
 	}
+	return nil, databaseError{err}
+}
+
+// attempt runs one transaction on conn and gives it back. unknown tells that it failed in a way
+// that leaves open whether it was committed.
+func (s *Store) attempt(ctx context.Context, conn *sql.Conn, begin string, fn func(*Tx) error) (unknown bool, err error) {
 	defer func() { _ = conn.Close() }()
 	var pg *pgx.Conn
 	if err := conn.Raw(func(dc any) error {

@@ -485,3 +485,38 @@ func TestWriteCostsAsFewRoundTripsAsItHasReads(t *testing.T) {
 		}
 	}
 }
+
+func TestPostgresCallerThatLeftDoesNotStandInTheQueueForAConnection(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, "postgres")
+	cfg.MaxConns = 2
+	f := open(t, cfg)
+	release, held := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 { // two, and the two that talk to other nodes
+		wg.Go(func() {
+			_ = f.Read(context.Background(), func(*store.Tx) error {
+				held <- struct{}{}
+				<-release
+				return nil
+			})
+		})
+	}
+	for range 4 {
+		<-held
+	}
+	for what, call := range map[string]func(context.Context) error{
+		"a read":  func(ctx context.Context) error { return f.Read(ctx, func(*store.Tx) error { return nil }) },
+		"a write": func(ctx context.Context) error { return f.Write(ctx, func(*store.Tx) error { return nil }) },
+	} {
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- call(ctx) }()
+		cancel()
+		if err := <-done; handoff.CodeOf(err) != handoff.CodeUnavailable || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s whose caller left: %v", what, err)
+		}
+	}
+	close(release)
+	wg.Wait()
+}
