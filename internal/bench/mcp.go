@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"handclasp/internal/handoff"
 	"handclasp/internal/httpserver"
 	"handclasp/internal/hub"
@@ -27,8 +29,8 @@ import (
 	"handclasp/internal/telemetry"
 )
 
-// Over MCP three servers get the same bytes: a bare net/http handler that decodes and encodes
-// JSON, the hub's own door with a tool behind
+// Over MCP four servers get the same bytes: a bare net/http handler that decodes and encodes
+// JSON, a tool that does nothing on the SDK alone, the hub's own door with a tool behind
 // it that does nothing, and the hub. The
 // load comes from a process of its own.
 
@@ -84,6 +86,9 @@ func serveChild(kind string) error {
 	if err != nil {
 		return err
 	}
+	if kind == "sdk" {
+		h = bareSDK()
+	}
 	if kind == "noop" {
 		if h, err = noop(dir); err != nil {
 			return err
@@ -120,6 +125,16 @@ func bare(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": req.ID, "result": map[string]any{
 		"content": []any{map[string]any{"type": "text", "text": string(answer)}}, "structuredContent": answer,
 	}})
+}
+
+// bareSDK serves a tool that does nothing on the SDK alone: no credential, no limits, no arguments
+// decoded, no metrics. No door on this SDK can be faster.
+func bareSDK() http.Handler {
+	server := mcp.NewServer(&mcp.Implementation{Name: "noop", Version: "1"}, nil)
+	server.AddTool(&mcp.Tool{Name: "noop", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{StructuredContent: answer, Content: []mcp.Content{&mcp.TextContent{Text: string(answer)}}}, nil
+	})
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
 }
 
 // noop serves the door as the hub does, credential, limits, arguments and metrics included, with
@@ -244,6 +259,11 @@ func (b *bench) mcp() error {
 		return err
 	}
 	defer bareServer.stop()
+	sdkServer, err := startChild("sdk")
+	if err != nil {
+		return err
+	}
+	defer sdkServer.stop()
 	noopServer, err := startChild("noop")
 	if err != nil {
 		return err
@@ -255,19 +275,21 @@ func (b *bench) mcp() error {
 	}
 	defer hubServer.stop()
 	fmt.Printf("\nMCP over HTTP, requests per second (median of %d)\n\n", b.rounds)
-	fmt.Println("| callers | bare handler | no-op tool | ratio | handoff_to_teammate | of the no-op | p50 | p99 |")
-	fmt.Println("|---|---|---|---|---|---|---|---|")
+	fmt.Println("| callers | bare handler | no-op, SDK alone | of the bare | no-op, our door | of the bare | handoff_to_teammate | of the door's no-op | of the SDK's no-op | p50 | p99 |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, n := range callers {
 		out, err := b.measure(
 			job{Kind: "load", URL: bareServer.url, Path: "/", Key: key, Body: callBody("noop"), Callers: n},
+			job{Kind: "load", URL: sdkServer.url, Path: "/", Key: key, Body: callBody("noop"), Callers: n},
 			job{Kind: "load", URL: noopServer.url, Path: "/mcp/team", Key: noopServer.key, Body: callBody("noop"), Callers: n},
 			job{Kind: "load", URL: hubServer.url, Path: "/mcp/team", Key: key, Body: callBody("handoff_to_teammate"), Callers: n},
 		)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("| %d | %.0f | %.0f | %.2f | %.0f | %.2f | %s | %s |\n", n, out[0].PerSecond, out[1].PerSecond, out[1].PerSecond/out[0].PerSecond,
-			out[2].PerSecond, out[2].PerSecond/out[1].PerSecond, ms(out[2].P50), ms(out[2].P99))
+		bare, sdk, door, hub := out[0].PerSecond, out[1].PerSecond, out[2].PerSecond, out[3].PerSecond
+		fmt.Printf("| %d | %.0f | %.0f | %.2f | %.0f | %.2f | %.0f | %.2f | %.2f | %s | %s |\n",
+			n, bare, sdk, sdk/bare, door, door/bare, hub, hub/door, hub/sdk, ms(out[3].P50), ms(out[3].P99))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"handclasp/internal/httpserver"
+	"handclasp/internal/hubtest"
 )
 
 // serving starts Serve on a loopback listener; stop ends it and returns its error.
@@ -65,7 +66,7 @@ func TestAShutdownLetsParkedCallsReturnNormally(t *testing.T) {
 			got <- outcome{resp.StatusCode, string(b), err}
 		}()
 	}
-	eventually(t, func() bool { return gauge(t, l.Metrics.ParkedCalls) == calls })
+	hubtest.Eventually(t, func() bool { return gauge(t, l.Metrics.ParkedCalls) == calls })
 	began := time.Now()
 	if err := stop(); err != nil {
 		t.Errorf("Serve returned %v", err)
@@ -112,7 +113,7 @@ func TestACallInFlightIsFinishedByAShutdown(t *testing.T) {
 	<-entered
 	ended := make(chan error, 1)
 	go func() { ended <- stop() }()
-	eventually(t, func() bool { // the listener closes first
+	hubtest.Eventually(t, func() bool { // the listener closes first
 		_, err := http.Get(url + "/healthz")
 		return err != nil
 	})

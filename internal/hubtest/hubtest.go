@@ -168,6 +168,22 @@ func WantCode(t testing.TB, err error, code handoff.Code) *handoff.Error {
 	return e
 }
 
+// Eventually waits until a fact holds, and fails the test when it does not within ten seconds.
+func Eventually(t testing.TB, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatal("it did not come about within ten seconds")
+		}
+	}
+}
+
 // LogBuffer collects what was logged.
 type LogBuffer struct {
 	mu sync.Mutex

@@ -27,7 +27,7 @@ func gauge(t testing.TB, g prometheus.Gauge) float64 {
 
 func (w *wire) parked(n float64) {
 	w.t.Helper()
-	eventually(w.t, func() bool { return gauge(w.t, w.Metrics.ParkedCalls) == n })
+	hubtest.Eventually(w.t, func() bool { return gauge(w.t, w.Metrics.ParkedCalls) == n })
 }
 
 // answer is what became of a call in the background.

@@ -121,7 +121,7 @@ func story(t *testing.T, w *wire, anna, frank do) {
 	want := []string{"handoff.created", "handoff.claimed", "handoff.input_required", "message.created", "draft.created", "handoff.completed"}
 	// On PostgreSQL an event shows once no older transaction of the server is open.
 	var told []string
-	eventually(t, func() bool {
+	hubtest.Eventually(t, func() bool {
 		told = nil
 		list, _, err := w.Hub.Events(context.Background(), hubtest.Operator(), store.Beginning, 1000)
 		if err != nil {

@@ -205,14 +205,7 @@ func (s *Store) writePostgres(ctx context.Context, fn func(*Tx) error) error {
 	run, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeDeadline)
 	defer cancel()
 	for try := 0; ; try++ {
-		conn, err := s.connect(ctx)
-		if err != nil && !isFault(err) {
-			return err
-		}
-		unknown := false
-		if err == nil {
-			unknown, err = s.attempt(run, conn, "BEGIN", fn)
-		}
+		unknown, err := s.attempt(ctx, run, "BEGIN", fn)
 		if err == nil {
 			return nil
 		}
@@ -245,13 +238,7 @@ func (s *Store) readPostgres(ctx context.Context, fn func(*Tx) error) error {
 		defer end()
 	}
 	for try := 0; ; try++ {
-		conn, err := s.connect(ctx)
-		if err != nil && !isFault(err) {
-			return err
-		}
-		if err == nil {
-			_, err = s.attempt(run, conn, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", fn)
-		}
+		_, err := s.attempt(ctx, run, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", fn)
 		if err == nil || s.d.classify(err) != faultGone || try >= 2 {
 			return err
 		}
@@ -279,9 +266,14 @@ func (s *Store) connect(ctx context.Context) (*sql.Conn, error) {
 	return nil, databaseError{err}
 }
 
-// attempt runs one transaction on conn and gives it back. unknown tells that it failed in a way
-// that leaves open whether it was committed.
-func (s *Store) attempt(ctx context.Context, conn *sql.Conn, begin string, fn func(*Tx) error) (unknown bool, err error) {
+// attempt runs one transaction on one connection: it waits for that as long as caller does, and
+// then runs until ctx ends. unknown tells that it failed in a way that leaves open whether it was
+// committed.
+func (s *Store) attempt(caller, ctx context.Context, begin string, fn func(*Tx) error) (unknown bool, err error) {
+	conn, err := s.connect(caller)
+	if err != nil {
+		return false, err
+	}
 	defer func() { _ = conn.Close() }()
 	var pg *pgx.Conn
 	if err := conn.Raw(func(dc any) error {
