@@ -23,6 +23,9 @@ type cli struct {
 	Demo    demoCmd    `cmd:"" help:"Pass a handoff between two agents in a temporary hub, told step by step."`
 	Agent   agentCmd   `cmd:"" help:"Agents and their keys."`
 	Handoff handoffCmd `cmd:"" help:"The operator's hand on handoffs."`
+	Backup  backupCmd  `cmd:"" help:"Write all that a hub holds to a file, while it serves."`
+	Restore restoreCmd `cmd:"" help:"Fill a new hub from a backup."`
+	Export  exportCmd  `cmd:"" help:"Write the log of events as NDJSON."`
 	Version versionCmd `cmd:"" help:"Show version, schema and protocol revisions."`
 }
 

@@ -47,32 +47,42 @@ func (c *operatorClient) post(path string, in, out any) error {
 }
 
 func (c *operatorClient) do(method, path string, in, out any) error {
+	resp, err := c.open(method, path, in)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return json.NewDecoder(resp.Body).Decode(out)
+}
+
+// open makes a call and returns its answer with the body still to be read, or the refusal.
+func (c *operatorClient) open(method, path string, in any) (*http.Response, error) {
 	var body bytes.Buffer
 	if in != nil {
 		if err := json.NewEncoder(&body).Encode(in); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	req, err := http.NewRequestWithContext(c.ctx, method, "http://owner"+path, &body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("the hub that owns the folder did not answer: %w. Whether the command took effect is not known; list before you repeat it", err)
+		return nil, fmt.Errorf("the hub that owns the folder did not answer: %w. Whether the command took effect is not known; list before you repeat it", err)
+	}
+	if resp.StatusCode < 400 {
+		return resp, nil
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode >= 400 {
-		var p restapi.Problem
-		if err := json.NewDecoder(resp.Body).Decode(&p); err != nil {
-			return fmt.Errorf("the hub answered with status %d", resp.StatusCode)
-		}
-		if p.Hint != "" {
-			return fmt.Errorf("%s. %s", p.Detail, p.Hint)
-		}
-		return errors.New(p.Detail)
+	var p restapi.Problem
+	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil {
+		return nil, fmt.Errorf("the hub answered with status %d", resp.StatusCode)
 	}
-	return json.NewDecoder(resp.Body).Decode(out)
+	if p.Hint != "" {
+		return nil, fmt.Errorf("%s. %s", p.Detail, p.Hint)
+	}
+	return nil, errors.New(p.Detail)
 }
 
 func escape(s string) string { return url.PathEscape(s) }

@@ -103,7 +103,7 @@ func serve(ctx context.Context, cfg *config.Serve, log *slog.Logger, ready func(
 }
 
 func openHub(ctx context.Context, cfg *config.Serve, public string, log *slog.Logger, metrics *telemetry.Metrics) (*store.Store, *hub.Hub, error) {
-	sc := store.Config{URL: cfg.DatabaseURL, Log: log, Metrics: metrics, MaxConns: cfg.MaxDatabaseConns}
+	sc := store.Config{URL: cfg.DatabaseURL, Log: log, Metrics: metrics, MaxConns: cfg.MaxDatabaseConns, Program: version()}
 	if cfg.DatabaseURL == "" {
 		sc.Path = databaseFile(cfg.Data)
 	}

@@ -33,6 +33,7 @@ func Operator(h *hub.Hub, log *slog.Logger) http.Handler {
 	mux.HandleFunc("GET /operator/drafts/{id}", o.showDraft)
 	mux.HandleFunc("POST /operator/drafts/{id}/decision", o.decideDraft)
 	mux.HandleFunc("GET /operator/events", o.listEvents)
+	mux.HandleFunc("GET /operator/backup", o.backup)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		o.fail(w, nil, handoff.Refuse(handoff.CodeMethodNotFound, "the hub that owns this folder does not know the operation", "It runs another version: restart it with this one."))
 	})

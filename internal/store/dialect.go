@@ -25,6 +25,13 @@ type dialect interface {
 	eventsAfter() string
 	// lagQuery counts the events that eventsAfter still keeps out; empty where there are none.
 	lagQuery() string
+	// catalogQuery lists the columns of the tables that a plain name reaches: table, column, type,
+	// and the column's place in the primary key, from 1, or 0.
+	catalogQuery() string
+	// patientQuery lets the transaction take as long as it needs; empty where nothing limits it.
+	patientQuery() string
+	// identityQuery makes events count on from the largest id; empty where they do by themselves.
+	identityQuery() string
 	classify(err error) fault
 }
 
@@ -43,6 +50,13 @@ func (sqlite) ddl(text string) string {
 func (sqlite) forUpdate() string   { return "" }
 func (sqlite) eventsAfter() string { return "xact >= $1 AND id > $2 ORDER BY id" }
 func (sqlite) lagQuery() string    { return "" }
+
+func (sqlite) catalogQuery() string {
+	return `SELECT t.name, c.name, lower(c.type), c.pk FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table' ORDER BY t.name, c.cid`
+}
+
+func (sqlite) patientQuery() string  { return "" }
+func (sqlite) identityQuery() string { return "" }
 
 func (sqlite) classify(err error) fault {
 	switch {
@@ -97,6 +111,22 @@ func (postgres) eventsAfter() string {
 
 func (postgres) lagQuery() string {
 	return `SELECT count(*), COALESCE(min(at), 0) FROM events WHERE xact >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
+}
+
+func (postgres) catalogQuery() string {
+	return `SELECT c.relname::text, a.attname::text, format_type(a.atttypid, NULL), COALESCE(array_position(i.indkey::int2[], a.attnum), -1) + 1
+		FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+		LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+		WHERE c.relkind = 'r' AND pg_table_is_visible(c.oid) ORDER BY c.relname, a.attnum`
+}
+
+// Not every version has every one of these settings, so they are looked up.
+func (postgres) patientQuery() string {
+	return `SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')`
+}
+
+func (postgres) identityQuery() string {
+	return `SELECT setval(pg_get_serial_sequence('events', 'id'), COALESCE(max(id), 1), max(id) IS NOT NULL) FROM events`
 }
 
 func (postgres) classify(err error) fault {

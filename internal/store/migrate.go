@@ -8,10 +8,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"strings"
 
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
 	"github.com/pressly/goose/v3/lock"
 )
 
@@ -28,24 +30,18 @@ func (e NewerSchemaError) Error() string {
 	return fmt.Sprintf("the database has schema %d and this program knows schemas up to %d: it was written by a newer Handclasp. Start that version, or restore a backup made with this one. Nothing was changed", e.Found, SchemaVersion)
 }
 
-// migrate brings the schema up to date, one node at a time on PostgreSQL.
-func migrate(ctx context.Context, d dialect, db *sql.DB) error {
-	kind := goose.DialectSQLite3
+// migrateTo brings the schema up to a version, one node at a time on PostgreSQL.
+func migrateTo(ctx context.Context, d dialect, db *sql.DB, version int64) error {
 	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
 	if d.name() == "postgres" {
-		kind = goose.DialectPostgres
 		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // looks every second, not every five
 		if err != nil {
 			return err
 		}
 		options = append(options, goose.WithSessionLocker(locker))
 	}
-	steps, err := goMigrations(d)
-	if err != nil {
-		return err
-	}
-	options = append(options, goose.WithGoMigrations(steps...))
-	provider, err := goose.NewProvider(kind, db, nil, options...)
+	options = append(options, goose.WithGoMigrations(goMigrations(d)...))
+	provider, err := goose.NewProvider(gooseDialect(d), db, nil, options...)
 	if err != nil {
 		return err
 	}
@@ -56,41 +52,76 @@ func migrate(ctx context.Context, d dialect, db *sql.DB) error {
 	if found > SchemaVersion {
 		return NewerSchemaError{Found: found}
 	}
-	if found == SchemaVersion {
+	if found >= version {
 		return nil
 	}
-	_, err = provider.Up(ctx)
+	_, err = provider.UpTo(ctx, version)
 	return err
 }
 
-// goMigrations reads the embedded files; each becomes one transaction.
-func goMigrations(d dialect) ([]*goose.Migration, error) {
-	var steps []*goose.Migration
-	for version := int64(1); version <= SchemaVersion; version++ {
-		entries, err := migrations.ReadDir("migrations")
-		if err != nil {
-			return nil, err
+func gooseDialect(d dialect) goose.Dialect {
+	if d.name() == "postgres" {
+		return goose.DialectPostgres
+	}
+	return goose.DialectSQLite3
+}
+
+// raise brings the schema from one version to another inside tx, and notes that where goose will
+// look for it. From 0 the database has no table of ours yet. A restore needs it: goose commits
+// after each step, and a database that is half restored must not be left behind.
+func raise(ctx context.Context, d dialect, tx *sql.Tx, from, to int64) error {
+	versions, err := database.NewStore(gooseDialect(d), goose.DefaultTablename)
+	if err != nil {
+		return err
+	}
+	if from == 0 {
+		if err := versions.CreateVersionTable(ctx, tx); err != nil {
+			return err
 		}
-		for _, entry := range entries {
-			if !strings.HasPrefix(entry.Name(), fmt.Sprintf("%04d_", version)) {
-				continue
-			}
-			text, err := migrations.ReadFile("migrations/" + entry.Name())
-			if err != nil {
-				return nil, err
-			}
-			statements := split(d.ddl(string(text)))
-			steps = append(steps, goose.NewGoMigration(version, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
-				for _, st := range statements {
-					if _, err := tx.ExecContext(ctx, st); err != nil {
-						return fmt.Errorf("migration %d: %w", version, err)
-					}
-				}
-				return nil
-			}}, nil))
+		if err := versions.Insert(ctx, tx, database.InsertRequest{Version: 0}); err != nil { // goose's own beginning
+			return err
 		}
 	}
-	return steps, nil
+	for version := from + 1; version <= to; version++ {
+		if err := step(ctx, d, tx, version); err != nil {
+			return err
+		}
+		if err := versions.Insert(ctx, tx, database.InsertRequest{Version: version}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// goMigrations gives goose the embedded files; each becomes one transaction.
+func goMigrations(d dialect) []*goose.Migration {
+	var steps []*goose.Migration
+	for version := int64(1); version <= SchemaVersion; version++ {
+		steps = append(steps, goose.NewGoMigration(version, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
+			return step(ctx, d, tx, version)
+		}}, nil))
+	}
+	return steps
+}
+
+// step runs the statements of one migration.
+func step(ctx context.Context, d dialect, tx *sql.Tx, version int64) error {
+	files, err := fs.Glob(migrations, fmt.Sprintf("migrations/%04d_*", version))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := migrations.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for _, st := range split(d.ddl(string(text))) {
+			if _, err := tx.ExecContext(ctx, st); err != nil {
+				return fmt.Errorf("migration %d: %w", version, err)
+			}
+		}
+	}
+	return nil
 }
 
 var comment = regexp.MustCompile(`(?m)^\s*--.*$`)
@@ -109,20 +140,26 @@ func split(text string) []string {
 // loadEpoch reads the cursor epoch of the database and makes one at first use. Restoring a
 // backup sets a new one, so that cursors from before are recognised.
 func (s *Store) loadEpoch(ctx context.Context) error {
-	const name = "cursor_epoch"
 	read := func(tx *Tx) error {
-		return tx.row(`SELECT value FROM settings WHERE name = $1`, name).scan(&s.epoch)
+		return tx.row(`SELECT value FROM settings WHERE name = $1`, epochSetting).scan(&s.epoch)
 	}
 	err := s.Read(ctx, read)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	b := make([]byte, 4)
-	_, _ = rand.Read(b) // never fails
+	epoch := newEpoch()
 	if err := s.Write(ctx, func(tx *Tx) error {
-		return tx.exec(`INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, name, hex.EncodeToString(b))
+		return tx.exec(`INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, epochSetting, epoch)
 	}); err != nil {
 		return err
 	}
 	return s.Read(ctx, read)
+}
+
+const epochSetting = "cursor_epoch"
+
+func newEpoch() string {
+	b := make([]byte, 4)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
 }

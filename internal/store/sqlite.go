@@ -30,7 +30,7 @@ func (s *Store) openSQLite(ctx context.Context) error {
 		return fmt.Errorf("open database %s: %w", s.cfg.Path, err)
 	}
 	wdb.SetMaxOpenConns(1)
-	if err := migrate(ctx, s.d, wdb); err != nil {
+	if err := migrateTo(ctx, s.d, wdb, s.cfg.schemaVersion()); err != nil {
 		_ = wdb.Close()
 		return s.explainOpen(err)
 	}
@@ -250,12 +250,17 @@ func (s *Store) readSQLite(ctx context.Context, fn func(*Tx) error) error {
 		}
 		*conn = *opened
 	}
-	if err := conn.control(run, "BEGIN"); err != nil {
+	return s.snapshotOn(run, conn, fn)
+}
+
+// snapshotOn runs fn in a read transaction on conn, which is forgotten if that cannot be ended.
+func (s *Store) snapshotOn(ctx context.Context, conn *sqliteConn, fn func(*Tx) error) error {
+	if err := conn.control(ctx, "BEGIN"); err != nil {
 		conn.forget()
 		return databaseError{err}
 	}
-	err := call(fn, &Tx{ctx: run, now: s.clock(), d: s.d, e: conn, s: s})
-	if end := conn.control(run, "ROLLBACK"); end != nil {
+	err := call(fn, &Tx{ctx: ctx, now: s.clock(), d: s.d, e: conn, s: s})
+	if end := conn.control(ctx, "ROLLBACK"); end != nil {
 		conn.forget()
 	}
 	return err

@@ -36,6 +36,17 @@ type Config struct {
 	VFS string
 	// MaxConns bounds the PostgreSQL connections of this process; 0 means 16.
 	MaxConns int
+	// Program is the version of this program; a backup names it.
+	Program string
+
+	schema int64 // tests stop at an older one; 0 means SchemaVersion
+}
+
+func (c *Config) schemaVersion() int64 {
+	if c.schema != 0 {
+		return c.schema
+	}
+	return SchemaVersion
 }
 
 // Store is an open database.
@@ -47,6 +58,7 @@ type Store struct {
 
 	closing sync.Once
 	closed  chan struct{}
+	backing chan struct{} // holds one token: who has it makes a backup
 
 	// SQLite
 	group   *committer
@@ -70,7 +82,8 @@ const (
 // Open opens the database, creates or migrates its schema, and refuses one that a newer
 // program has written. Errors are sentences for an operator.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
-	s := &Store{cfg: cfg, log: cfg.Log, closed: make(chan struct{})}
+	s := &Store{cfg: cfg, log: cfg.Log, closed: make(chan struct{}), backing: make(chan struct{}, 1)}
+	s.backing <- struct{}{}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -99,12 +112,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Close ends the writer after the writes that were taken, waits for the reads under way, and
-// closes every connection. Whoever comes later is told that the hub is shutting down.
+// Close ends the writer after the writes that were taken, breaks off a backup, waits for the reads
+// under way, and closes every connection. Whoever comes later is told that the hub is shutting down.
 func (s *Store) Close() error {
 	var errs []error
 	s.closing.Do(func() {
 		close(s.closed)
+		<-s.backing
 		s.Flush()
 		if s.group != nil {
 			s.group.stop()
