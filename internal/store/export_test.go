@@ -1,6 +1,11 @@
 package store
 
-import "time"
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+)
 
 // Queued is how many writes wait for the SQLite writer.
 func (s *Store) Queued() int { return len(s.group.jobs) }
@@ -34,4 +39,29 @@ func (tx *Tx) Texts(query string) (list []string, err error) {
 		return err
 	})
 	return list, err
+}
+
+// AtSchema stops an Open at an older schema, as the program of then did.
+func AtSchema(cfg Config, version int64) Config {
+	cfg.schema = version
+	return cfg
+}
+
+// Tables is the list of tables that a backup carries, in its order.
+func Tables() []string { return tables }
+
+// BackupAnd is Backup with a look at the snapshot that it was made from.
+func (s *Store) BackupAnd(ctx context.Context, w io.Writer, look func(*Tx) error) error {
+	b := newBackupWriter(w)
+	return s.snapshot(ctx, func(tx *Tx) error { return errors.Join(tx.backup(b), look(tx)) })
+}
+
+// Selects gives the query of a backup for each table.
+func (tx *Tx) Selects() (map[string]string, error) {
+	list, err := readCatalog(tx.d, tx.each)
+	queries := map[string]string{}
+	for _, t := range list {
+		queries[t.name] = t.selectAll()
+	}
+	return queries, err
 }

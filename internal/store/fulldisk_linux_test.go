@@ -14,25 +14,6 @@ import (
 	"handclasp/internal/store"
 )
 
-// smallDisk mounts a file system of that many bytes, which needs root.
-func smallDisk(t *testing.T, size int) string {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		hubtest.Require(t, "tmpfs", errors.New("only root may mount a file system"))
-	}
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", size)); err != nil {
-		hubtest.Require(t, "tmpfs", fmt.Errorf("mount tmpfs: %w", err))
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Errorf("unmount %s: %v", dir, err)
-			_ = syscall.Unmount(dir, syscall.MNT_DETACH)
-		}
-	})
-	return dir
-}
-
 // fill takes all the room that is left and returns what gives it back.
 func fill(t *testing.T, dir string) (empty func()) {
 	t.Helper()
@@ -60,7 +41,7 @@ func TestPoisonedBatchOnAFullFileSystemAnswersTruly(t *testing.T) {
 	for name, reading := range map[string]bool{"with readers": true, "writer alone": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := smallDisk(t, 64<<20)
+			dir := hubtest.SmallDisk(t, 64<<20)
 			f := open(t, store.Config{Path: filepath.Join(dir, "handclasp.db")})
 			f.write(add("earlier"))
 			if reading {
@@ -95,7 +76,7 @@ func TestPoisonedBatchOnAFullFileSystemAnswersTruly(t *testing.T) {
 
 func TestOpeningOnAFullFileSystemSaysSo(t *testing.T) {
 	t.Parallel()
-	dir := smallDisk(t, 8<<20)
+	dir := hubtest.SmallDisk(t, 8<<20)
 	fill(t, dir)
 	_, err := store.Open(context.Background(), store.Config{Path: filepath.Join(dir, "handclasp.db")})
 	if err == nil || !strings.Contains(err.Error(), "is full") {

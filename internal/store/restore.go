@@ -155,6 +155,10 @@ func (r *restoring) explain(err error, database func(error) error) error {
 	case errors.As(err, &reading):
 		return reading.err
 	}
+	switch r.s.d.classify(err) {
+	case faultUnique, faultOther:
+		return fmt.Errorf("the database does not take the backup: %w. Nothing was changed", err)
+	}
 	return database(err)
 }
 

@@ -1,0 +1,600 @@
+package store_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"handclasp/internal/handoff"
+	"handclasp/internal/hubtest"
+	"handclasp/internal/store"
+)
+
+// onEachPair runs the test from each database to each.
+func onEachPair(t *testing.T, test func(t *testing.T, f *fixture, to store.Config)) {
+	t.Helper()
+	onEach(t, func(t *testing.T, f *fixture) {
+		for _, kind := range hubtest.Kinds() {
+			t.Run("to "+kind, func(t *testing.T) {
+				to := config(t, kind)
+				test(t, f, to)
+			})
+		}
+	})
+}
+
+func (f *fixture) backup() []byte {
+	f.t.Helper()
+	var b bytes.Buffer
+	must(f.t, f.Backup(context.Background(), &b))
+	return b.Bytes()
+}
+
+// dump is every row that the store sees.
+func (f *fixture) dump() (rows []string) {
+	f.t.Helper()
+	f.read(func(tx *store.Tx) error {
+		rows = hubtest.Dump(f.t, f.Kind(), tx.Texts)
+		return nil
+	})
+	return rows
+}
+
+func restore(t *testing.T, to store.Config, backup []byte) store.BackupInfo {
+	t.Helper()
+	info, err := store.Restore(context.Background(), to, bytes.NewReader(backup), nil)
+	must(t, err)
+	return info
+}
+
+// odd are texts that a careless format would not carry.
+var odd = []string{"", "plain", "a\nb\r\n\tc", `"quoted" \back\`, "<b>&amp;", "🤝 ünï \u2028\u2029 \ufeff", `{"a":[1,2.50,1e400]}`, "\u0001\u007f", "'; DROP TABLE agents; --", strings.Repeat("long ", 3000)}
+
+// fillEveryTable writes n rows into each table of the schema, whatever it is, by its own catalogue.
+func fillEveryTable(t *testing.T, cfg store.Config, n int) {
+	t.Helper()
+	db := hubtest.Beside(t, cfg)
+	for _, table := range store.Tables() {
+		for i := range n {
+			fillRow(t, db, cfg, table, i)
+		}
+	}
+	must(t, db.Close())
+}
+
+// fillRow writes the i-th row of a table. Keys and references are made of i, so that the i-th rows
+// of all tables belong together.
+func fillRow(t *testing.T, db *sql.DB, cfg store.Config, table string, i int) {
+	t.Helper()
+	var names, marks []string
+	var values []any
+	for _, c := range columnsOf(t, db, cfg, table) {
+		if c.name == "xact" {
+			continue
+		}
+		var value any
+		switch {
+		case !c.number && (c.name == "id" || strings.HasSuffix(c.name, "_id") || c.name == "depends_on" || c.key || c.unique):
+			value = "key-" + strconv.Itoa(i)
+		case !c.number:
+			value = odd[(i+len(names))%len(odd)]
+		case c.key || c.unique:
+			value = int64(i + 1)
+		default:
+			value = []int64{0, 1, -1, math.MaxInt64, math.MinInt64, 1<<53 + 1, 1796051685545396}[(i+len(names))%7]
+		}
+		names, values = append(names, c.name), append(values, value)
+		marks = append(marks, "$"+strconv.Itoa(len(names)))
+	}
+	if _, err := db.Exec("INSERT INTO "+table+" ("+strings.Join(names, ", ")+") VALUES ("+strings.Join(marks, ", ")+")", values...); err != nil {
+		t.Fatalf("row %d of %s: %v", i, table, err)
+	}
+}
+
+type columnOf struct {
+	name                string
+	number, key, unique bool
+}
+
+// columnsOf asks the database for the columns of a table, by other means than the store.
+func columnsOf(t *testing.T, db *sql.DB, cfg store.Config, table string) (list []columnOf) {
+	t.Helper()
+	query := `SELECT c.name, lower(c.type) <> 'text', c.pk > 0, EXISTS (SELECT 1 FROM pragma_index_list($1) l, pragma_index_info(l.name) i WHERE l."unique" AND i.name = c.name) FROM pragma_table_info($1) c`
+	if cfg.URL != "" {
+		query = `SELECT a.attname, a.atttypid <> 'text'::regtype,
+			EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisprimary AND a.attnum = ANY (i.indkey)),
+			EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND a.attnum = ANY (i.indkey))
+			FROM pg_attribute a WHERE a.attrelid = $1::text::regclass AND a.attnum > 0`
+	}
+	rows, err := db.Query(query, table)
+	must(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var c columnOf
+		must(t, rows.Scan(&c.name, &c.number, &c.key, &c.unique))
+		list = append(list, c)
+	}
+	must(t, rows.Err())
+	return list
+}
+
+func TestABackupCarriesEveryTableOfTheSchemaBehindThoseItRefersTo(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, f *fixture) {
+		tables := `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version' ORDER BY name`
+		refers := `SELECT t.name || ' ' || k."table" FROM sqlite_schema t, pragma_foreign_key_list(t.name) k WHERE t.type = 'table'`
+		if f.Kind() == "postgres" {
+			tables = `SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public' AND table_name <> 'goose_db_version' ORDER BY table_name`
+			refers = `SELECT conrelid::regclass || ' ' || confrelid::regclass FROM pg_constraint WHERE contype = 'f'`
+		}
+		f.read(func(tx *store.Tx) error {
+			there, err := tx.Texts(tables)
+			must(t, err)
+			slices.Sort(there)
+			if want := slices.Sorted(slices.Values(store.Tables())); !slices.Equal(there, want) {
+				t.Errorf("the schema has the tables\n%v, the list of catalog.go\n%v", there, want)
+			}
+			pairs, err := tx.Texts(refers)
+			must(t, err)
+			for _, pair := range pairs {
+				from, to, _ := strings.Cut(pair, " ")
+				if slices.Index(store.Tables(), from) <= slices.Index(store.Tables(), to) {
+					t.Errorf("%s refers to %s and must stand behind it", from, to)
+				}
+			}
+			if len(pairs) == 0 || len(there) == 0 {
+				t.Error("no tables or references were found")
+			}
+			return nil
+		})
+	})
+}
+
+// A sort would hold a whole table in memory.
+func TestABackupOfSQLiteReadsEveryTableAlongItsPrimaryKey(t *testing.T) {
+	t.Parallel()
+	f := open(t, config(t, "sqlite"))
+	var queries map[string]string
+	f.read(func(tx *store.Tx) (err error) {
+		queries, err = tx.Selects()
+		return err
+	})
+	must(t, f.Close())
+	db := hubtest.Beside(t, f.cfg)
+	for table, query := range queries {
+		rows, err := db.Query("EXPLAIN QUERY PLAN " + query)
+		must(t, err)
+		for rows.Next() {
+			var id, parent, none int
+			var detail string
+			must(t, rows.Scan(&id, &parent, &none, &detail))
+			if strings.Contains(detail, "TEMP B-TREE") {
+				t.Errorf("%s: %s", table, detail)
+			}
+		}
+		must(t, rows.Err())
+	}
+	if len(queries) != len(store.Tables()) {
+		t.Errorf("%d queries for %d tables", len(queries), len(store.Tables()))
+	}
+}
+
+func TestEveryRowOfEveryTableComesBackInEitherDatabase(t *testing.T) {
+	t.Parallel()
+	onEachPair(t, func(t *testing.T, f *fixture, to store.Config) {
+		if n := len(f.dump()); n < 10 {
+			fillEveryTable(t, f.cfg, len(odd))
+		}
+		want := f.dump()
+		if len(want) != len(store.Tables())*len(odd)+1 { // and the cursor epoch
+			t.Fatalf("%d rows were filled in", len(want))
+		}
+		backup := f.backup()
+		info := restore(t, to, backup)
+		if int(info.Total()) != len(want) || info.Database != f.Kind() || info.Schema != store.SchemaVersion {
+			t.Errorf("the restore says %+v", info)
+		}
+		hubtest.WantSameRows(t, "restored", hubtest.DumpOf(t, to), want)
+		g := open(t, to)
+		hubtest.WantSameRows(t, "opened", g.dump(), want)
+		fresh := open(t, config(t, g.Kind()))
+		wantSame(t, "the schema", withoutSettings(g.schema()), withoutSettings(fresh.schema()))
+		// The second generation is the first, but for the moment and the epoch.
+		if again := lines(t, g.backup()); !slices.Equal(again[3:len(again)-1], lines(t, backup)[3:len(again)-1]) {
+			t.Error("a backup of what was restored holds other lines")
+		}
+	})
+}
+
+func withoutSettings(schema []string) []string {
+	return slices.DeleteFunc(schema, func(line string) bool {
+		name, _, ok := strings.Cut(line, "=")
+		return ok && !strings.Contains(name, " ")
+	})
+}
+
+// lines unpacks a backup.
+func lines(t *testing.T, backup []byte) []string {
+	t.Helper()
+	gz, err := gzip.NewReader(bytes.NewReader(backup))
+	must(t, err)
+	text, err := io.ReadAll(gz)
+	must(t, err)
+	list := strings.SplitAfter(string(text), "\n")
+	return list[:len(list)-1] // nothing stands behind the last line
+}
+
+// The comparison that the other tests rest on must itself notice one altered column of one row, and
+// one row too few.
+func TestTheComparisonNoticesEveryColumnOfEveryTable(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, f *fixture) {
+		fillEveryTable(t, f.cfg, 4)
+		to := config(t, f.Kind())
+		restore(t, to, f.backup())
+		want := f.dump()
+		db := hubtest.Beside(t, to)
+		if f.Kind() == "sqlite" {
+			run(t, db, `PRAGMA foreign_keys = off`)
+			db.SetMaxOpenConns(1)
+		}
+		altered := 0
+		for _, table := range store.Tables() {
+			columns := columnsOf(t, db, to, table)
+			key := columns[slices.IndexFunc(columns, func(c columnOf) bool { return c.key })]
+			where := ` WHERE ` + key.name + ` = 'key-3'`
+			if key.number {
+				where = ` WHERE ` + key.name + ` = 4`
+			}
+			for _, c := range columns {
+				if c.name == "xact" {
+					continue
+				}
+				value := c.name + ` || '!'`
+				if c.number {
+					value = `CASE WHEN ` + c.name + ` = 77 THEN 78 ELSE 77 END`
+				}
+				if got := withChange(t, db, f.Kind(), `UPDATE `+table+` SET `+c.name+` = `+value+where); slices.Equal(got, want) {
+					t.Errorf("another %s.%s was not noticed", table, c.name)
+				}
+				altered++
+			}
+			if got := withChange(t, db, f.Kind(), `DELETE FROM `+table+where); slices.Equal(got, want) {
+				t.Errorf("a missing row of %s was not noticed", table)
+			}
+		}
+		if altered < 130 {
+			t.Errorf("only %d columns were altered", altered)
+		}
+	})
+}
+
+// withChange changes one row, dumps the database, and takes the change back.
+func withChange(t *testing.T, db *sql.DB, kind, change string) []string {
+	t.Helper()
+	tx, err := db.Begin()
+	must(t, err)
+	defer tx.Rollback()
+	if kind == "postgres" {
+		_, err := tx.Exec(`SET LOCAL session_replication_role = replica`) // references may dangle
+		must(t, err)
+	}
+	result, err := tx.Exec(change)
+	if err != nil {
+		t.Fatalf("%s: %v", change, err)
+	}
+	if n, err := result.RowsAffected(); err != nil || n != 1 {
+		t.Fatalf("%s changed %d rows (%v)", change, n, err)
+	}
+	return hubtest.Dump(t, kind, func(query string) (list []string, err error) {
+		rows, err := tx.Query(query)
+		if err != nil {
+			return nil, err
+		}
+		return hubtest.FirstColumn(rows)
+	})
+}
+
+// gate is a writer that stops at its first byte until it is opened. The snapshot of a backup exists
+// by then, for its header names the tables.
+type gate struct {
+	bytes.Buffer
+	once          sync.Once
+	reached, open chan struct{}
+}
+
+func newGate() *gate { return &gate{reached: make(chan struct{}), open: make(chan struct{})} }
+
+func (g *gate) Write(p []byte) (int, error) {
+	g.once.Do(func() {
+		close(g.reached)
+		<-g.open
+	})
+	return g.Buffer.Write(p)
+}
+
+func TestABackupUnderLoadIsOneMoment(t *testing.T) {
+	t.Parallel()
+	onEachPair(t, func(t *testing.T, f *fixture, to store.Config) {
+		ctx, stop := context.WithCancel(context.Background())
+		defer stop()
+		var mu sync.Mutex
+		var acked []string
+		var wg sync.WaitGroup
+		for w := range 4 {
+			wg.Go(func() {
+				for i := 0; ctx.Err() == nil; i++ {
+					name := fmt.Sprintf("to %v, writer %d, row %d", to.URL != "", w, i)
+					if err := f.Write(context.Background(), addLarge(name, 100)); err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					acked = append(acked, name)
+					mu.Unlock()
+				}
+			})
+		}
+		so := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(acked)
+		}
+		eventually(t, "the writers are at it", func() bool { return len(so()) > 50 })
+		before := so()
+		g, done, snapshot := newGate(), make(chan error, 1), []string(nil)
+		go func() {
+			done <- f.BackupAnd(ctx, g, func(tx *store.Tx) error {
+				snapshot = hubtest.Dump(t, f.Kind(), tx.Texts)
+				return nil
+			})
+		}()
+		<-g.reached
+		held := so()
+		eventually(t, "writers go on while the snapshot is held", func() bool { return len(so()) > len(held)+50 })
+		late := so()[len(held)+10:] // a writer may have been in its call; each has at most one
+		// Nor are readers of the log held back.
+		eventually(t, "events of after the snapshot are read", func() bool {
+			r := f.follower("reader", 1000)
+			r.mustLook(t)
+			return slices.Contains(r.seen, late[0])
+		})
+		close(g.open)
+		must(t, <-done)
+		stop()
+		wg.Wait()
+		restore(t, to, g.Bytes())
+		hubtest.WantSameRows(t, "restored", hubtest.DumpOf(t, to), snapshot)
+		there := map[string]bool{}
+		for _, name := range open(t, to).there() {
+			there[name] = true
+		}
+		for _, name := range before {
+			if !there[name] {
+				t.Errorf("%s was acknowledged before the backup began and is not in it", name)
+			}
+		}
+		for _, name := range late {
+			if there[name] {
+				t.Errorf("%s was written after the snapshot and is in it", name)
+			}
+		}
+	})
+}
+
+func TestAReaderOfTheLogIsToldThatItsCursorExpiredAndReadsAllAnew(t *testing.T) {
+	t.Parallel()
+	onEachPair(t, func(t *testing.T, f *fixture, to store.Config) {
+		var want []string
+		before := f.follower("fresh", 100)
+		before.mustLook(t)
+		want = append(want, before.seen...)
+		for i := range 7 {
+			want = append(want, fmt.Sprint("event ", i, " ", to.URL != ""))
+			f.write(happened(want[len(want)-1]))
+		}
+		reader := f.follower("reader", 2)
+		eventually(t, "the reader saw all", func() bool { reader.mustLook(t); return len(reader.seen) == len(want) })
+		restore(t, to, f.backup())
+		g := open(t, to)
+		reader.f = g
+		if err := reader.look(); handoff.CodeOf(err) != handoff.CodeCursorExpired {
+			t.Errorf("the old cursor is answered %v", err)
+		}
+		anew := g.follower("anew", 2)
+		anew.mustLook(t)
+		if !slices.Equal(anew.seen, want) {
+			t.Errorf("read anew: %v, want %v", anew.seen, want)
+		}
+		// What comes now stands behind, and readers go on with their new cursors.
+		for i := range 5 {
+			want = append(want, fmt.Sprint("later ", i))
+			g.write(happened(want[len(want)-1]))
+		}
+		eventually(t, "the reader saw the later ones", func() bool { anew.mustLook(t); return len(anew.seen) == len(want) })
+		if !slices.Equal(anew.seen, want) {
+			t.Errorf("read on: %v, want %v", anew.seen, want)
+		}
+	})
+}
+
+func TestABackupThatIsNotWholeIsRefusedAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, f *fixture) {
+		for i := range 40 {
+			f.write(addLarge(fmt.Sprint("agent", i), 1000))
+		}
+		whole, to := f.backup(), config(t, f.Kind())
+		text := lines(t, whole)
+		body := func(change func(lines []string) []string) []byte {
+			return pack(t, change(slices.Clone(text)))
+		}
+		flip := func(at int) []byte {
+			b := bytes.Clone(whole)
+			b[at] ^= 0x10
+			return b
+		}
+		for name, c := range map[string]struct {
+			backup []byte
+			says   string
+		}{
+			"nothing":                  {nil, "not a backup"},
+			"a text":                   {[]byte("my notes, and nothing else"), "not a backup"},
+			"another packed file":      {pack(t, []string{"my notes\n"}), "not a backup"},
+			"half of it":               {whole[:len(whole)/2], "cut short"},
+			"all but a byte":           {whole[:len(whole)-1], "cut short"},
+			"the header only":          {whole[:12], "cut short"},
+			"a flipped bit":            {flip(len(whole) / 2), "damaged"},
+			"a flipped bit at the end": {flip(len(whole) - 6), "damaged"},
+			"something behind it":      {append(bytes.Clone(whole), "something of another file"...), "damaged"},
+			"no trailer":               {body(func(l []string) []string { return l[:len(l)-1] }), "cut short"},
+			"a row less": {body(func(l []string) []string {
+				i := slices.IndexFunc(l, func(s string) bool { return strings.HasPrefix(s, `{"t":"agents"`) })
+				return slices.Delete(l, i, i+1)
+			}), "damaged"},
+			"an altered row": {body(func(l []string) []string {
+				i := slices.IndexFunc(l, func(s string) bool { return strings.HasPrefix(s, `{"t":"agents"`) })
+				l[i] = strings.Replace(l[i], "xxx", "xyx", 1)
+				return l
+			}), "damaged"},
+			"a later schema": {body(func(l []string) []string {
+				l[0] = strings.Replace(l[0], `"schema":`, `"schema":9`, 1)
+				return l
+			}), "restore it with that version or a later one"},
+			"a later format": {body(func(l []string) []string {
+				l[0] = strings.Replace(l[0], `"handclasp_backup":1`, `"handclasp_backup":2`, 1)
+				return l
+			}), "restore it with that version or a later one"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				_, check := store.CheckBackup(bytes.NewReader(c.backup), nil)
+				_, err := store.Restore(context.Background(), to, bytes.NewReader(c.backup), nil)
+				for by, err := range map[string]error{"the check": check, "the restore": err} {
+					var bad store.BadBackupError
+					if !errors.As(err, &bad) || !strings.Contains(err.Error(), c.says) {
+						t.Errorf("%s: %v does not say %q", by, err, c.says)
+					}
+				}
+				wantNothing(t, to)
+			})
+		}
+	})
+}
+
+func pack(t *testing.T, lines []string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	gz := gzip.NewWriter(&b)
+	_, err := io.WriteString(gz, strings.Join(lines, ""))
+	must(t, errors.Join(err, gz.Close()))
+	return b.Bytes()
+}
+
+// wantNothing wants that a restore left neither file nor table.
+func wantNothing(t *testing.T, cfg store.Config) {
+	t.Helper()
+	if cfg.URL == "" {
+		left, err := os.ReadDir(filepath.Dir(cfg.Path))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v (%v)", left, err)
+		}
+		return
+	}
+	var tables int
+	must(t, hubtest.Beside(t, cfg).QueryRow(`SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace`).Scan(&tables))
+	if tables > 0 {
+		t.Errorf("%d tables and indexes were left behind", tables)
+	}
+}
+
+func TestARestoreIntoAHubIsRefusedAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, f *fixture) {
+		f.write(add("mine"))
+		backup, before := f.backup(), f.dump()
+		_, err := store.Restore(context.Background(), f.cfg, bytes.NewReader(backup), nil)
+		var occupied store.OccupiedError
+		if !errors.As(err, &occupied) || !strings.Contains(err.Error(), "Nothing was changed") {
+			t.Errorf("got %v", err)
+		}
+		hubtest.WantSameRows(t, "the hub", f.dump(), before)
+		must(t, f.Close())
+		if f.Kind() == "sqlite" {
+			left, err := os.ReadDir(filepath.Dir(f.cfg.Path))
+			if err != nil || len(left) != 1 {
+				t.Errorf("beside the database: %v (%v)", left, err)
+			}
+			// A log without its database would be played into the restored one.
+			must(t, os.Rename(f.cfg.Path, f.cfg.Path+"-wal"))
+			if _, err := store.Restore(context.Background(), f.cfg, bytes.NewReader(backup), nil); !errors.As(err, &occupied) {
+				t.Errorf("got %v", err)
+			}
+		}
+	})
+}
+
+func TestClosingTheStoreBreaksABackupOffAndTheOutcomeIsNoticed(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, f *fixture) {
+		for i := range 200 {
+			f.write(addLarge(fmt.Sprint("agent", i), 1000))
+		}
+		g, done := newGate(), make(chan error, 1)
+		go func() { done <- f.Backup(context.Background(), g) }()
+		<-g.reached
+		closing := make(chan error, 1)
+		go func() { closing <- f.Close() }()
+		eventually(t, "the store is closing", func() bool {
+			return handoff.CodeOf(f.Read(context.Background(), func(*store.Tx) error { return nil })) == handoff.CodeUnavailable
+		})
+		select {
+		case err := <-closing:
+			t.Fatalf("the store closed under a backup: %v", err)
+		default:
+		}
+		close(g.open)
+		if err := <-done; handoff.CodeOf(err) != handoff.CodeUnavailable {
+			t.Errorf("the backup ended with %v", err)
+		}
+		must(t, <-closing)
+		if _, err := store.CheckBackup(bytes.NewReader(g.Bytes()), nil); !errors.As(err, new(store.BadBackupError)) {
+			t.Errorf("what came of it is taken for whole: %v", err)
+		}
+	})
+}
+
+func TestABackupEndsWithItsReaderAndGivesItsConnectionBack(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, f *fixture) {
+		f.write(add("one"))
+		gone := errors.New("the reader is gone")
+		if err := f.Backup(context.Background(), failing{gone}); !errors.Is(err, gone) {
+			t.Errorf("got %v", err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := f.Backup(ctx, io.Discard); handoff.CodeOf(err) != handoff.CodeUnavailable {
+			t.Errorf("got %v", err)
+		}
+		if strings.Contains(f.log.String(), "database fault") {
+			t.Errorf("it is logged as a fault of the database: %s", f.log)
+		}
+		f.backup()
+	})
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
