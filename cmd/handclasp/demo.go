@@ -34,10 +34,8 @@ func (c *demoCmd) Run(e *env) error {
 	defer func() { _ = os.RemoveAll(dir) }()
 	ctx, stop := context.WithCancel(e.ctx)
 	defer stop()
-	cfg := &config.Serve{
-		Where: config.Where{Data: filepath.Join(dir, "data")}, Listen: "127.0.0.1:0", FeatureProposedActions: true,
-		LimitCallsPerMinute: 600, LimitParkedCalls: 64, LimitBodyBytes: 4 << 20, LimitPayloadBytes: 64 << 10,
-	}
+	cfg := config.Embedded(config.Where{Data: filepath.Join(dir, "data")})
+	cfg.Listen = "127.0.0.1:0"
 	log := telemetry.NewLogger(e.stderr, "text", slog.LevelWarn)
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	go func() { ended <- serve(ctx, cfg, log, func(url string) { ready <- url }) }()
