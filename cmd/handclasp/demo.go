@@ -176,18 +176,8 @@ func (s *story) connect(handle string) (*mcp.ClientSession, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "handclasp-demo", Version: version()}, nil)
 	return client.Connect(s.ctx, &mcp.StreamableClientTransport{
 		Endpoint:   s.url + "/mcp/team",
-		HTTPClient: &http.Client{Transport: withKey{s.keys[handle]}},
+		HTTPClient: &http.Client{Transport: withHeader{"Authorization", "Bearer " + s.keys[handle], http.DefaultTransport}},
 	}, nil)
-}
-
-// withKey sends an agent's key with every request.
-type withKey struct{ key string }
-
-// RoundTrip adds the Authorization header.
-func (t withKey) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+t.key)
-	return http.DefaultTransport.RoundTrip(r)
 }
 
 func (s *story) call(session *mcp.ClientSession, tool string, args map[string]any) (map[string]any, error) {

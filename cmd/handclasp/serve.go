@@ -65,6 +65,7 @@ func serve(ctx context.Context, cfg *config.Serve, log *slog.Logger, ready func(
 		if err := own.Serve(info, n.socket(), 2*time.Second, log); err != nil {
 			return err
 		}
+		defer own.CloseSocket()
 	}
 	ready(url)
 	return httpserver.Serve(ctx, listener, httpserver.New(n.doors), n.hub.Drain, log)

@@ -15,9 +15,9 @@ const (
 )
 
 // Keep sees to it that somebody owns the folder until ctx ends: this process, whenever nobody
-// else does. run is called with the folder in hand and returns when ctx ends or the folder is
-// [Owner.Wanted]; it makes the socket answer and calls [Owner.Release] in its own order. Keep
-// reports to failed why run or the folder failed; it goes on trying.
+// else does. run is called with the folder in hand and returns, with everything closed, when ctx
+// ends or the folder is [Owner.Wanted]. Keep tells failed why run or the folder failed, and goes
+// on trying.
 func Keep(ctx context.Context, data string, run func(context.Context, *Owner) error, failed func(error)) {
 	for ctx.Err() == nil {
 		own, err := Take(data)
@@ -25,7 +25,9 @@ func Keep(ctx context.Context, data string, run func(context.Context, *Owner) er
 		pause := lookAgain
 		switch {
 		case err == nil:
-			if err := run(ctx, own); err != nil && ctx.Err() == nil {
+			err := run(ctx, own)
+			own.Release()
+			if err != nil && ctx.Err() == nil {
 				failed(err)
 				pause = tryAgain
 			}

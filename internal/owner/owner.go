@@ -130,12 +130,17 @@ func (o *Owner) handOver(pid int) {
 	})
 }
 
-// Release closes the socket, if one is served, and lets the folder go: to the hub that asked for
-// it, or to whoever comes.
-func (o *Owner) Release() {
+// CloseSocket ends the calls of others: they find the next owner, or nobody.
+func (o *Owner) CloseSocket() {
 	if o.srv != nil {
 		o.srv.close()
 	}
+}
+
+// Release lets the folder go, to the hub that asked for it or to whoever comes. The database must
+// be closed by then.
+func (o *Owner) Release() {
+	o.CloseSocket()
 	select {
 	case <-o.wanted:
 		write(o.lock, "for "+strconv.Itoa(o.wantPID))

@@ -47,8 +47,8 @@ type socket struct {
 	done    chan struct{}
 }
 
-// Serve answers on owner.sock until [Owner.Release]: what package owner itself knows, and h for
-// the rest. Calls that still run at the release get grace to end; those of clients that repeat
+// Serve answers on owner.sock until [Owner.CloseSocket]: what package owner itself knows, and h for
+// the rest. Calls that still run then get grace to end; those of clients that repeat
 // what was cut need none.
 func (o *Owner) Serve(info Info, h http.Handler, grace time.Duration, log *slog.Logger) error {
 	path := SocketPath(o.data)
