@@ -36,11 +36,27 @@ func connect(ctx context.Context, id *config.Identity, log *slog.Logger) (*conne
 	switch {
 	case id.URL != "":
 		return connectURL(id, log), nil
-	case id.DatabaseURL != "":
-		return connectDatabase(ctx, id, log)
 	default:
-		return connectFolder(ctx, id, log)
+		return connectHere(ctx, &id.Where, id.As, log)
 	}
+}
+
+// connectHere reaches the hub of the local data folder or of the database, as an agent or, with
+// as empty, as the operator alone.
+func connectHere(ctx context.Context, where *config.Where, as string, log *slog.Logger) (*connection, error) {
+	open := connectFolder
+	if where.DatabaseURL != "" {
+		open = connectDatabase
+	}
+	c, err := open(ctx, where, as, log)
+	if err != nil || as == "" {
+		return c, err
+	}
+	if err := c.check(ctx); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // dialTimeout bounds how long a hub may take to be found.
@@ -70,8 +86,8 @@ func loopback(hostport string) bool {
 }
 
 // connectDatabase opens a hub on the database for this process alone; others may run beside it.
-func connectDatabase(ctx context.Context, id *config.Identity, log *slog.Logger) (*connection, error) {
-	n, err := openNode(ctx, config.Embedded(id.Where), "", log)
+func connectDatabase(ctx context.Context, where *config.Where, as string, log *slog.Logger) (*connection, error) {
+	n, err := openNode(ctx, config.Embedded(*where), "", log)
 	if err != nil {
 		return nil, err
 	}
@@ -81,46 +97,40 @@ func connectDatabase(ctx context.Context, id *config.Identity, log *slog.Logger)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = srv.Serve(l) })
 	t := &http.Transport{DialContext: l.dial}
-	c := &connection{
-		base: owner.Base, RoundTripper: withHeader{httpserver.ActAs, id.As, t}, where: "the database",
+	return &connection{
+		base: owner.Base, RoundTripper: withHeader{httpserver.ActAs, as, t}, where: "the database",
 		explain: func(err error) string { return "the database cannot be used: " + reason(err) },
 		close: func() {
 			_ = srv.Close()
 			wg.Wait()
 			logged(log, "database", n.close())
 		},
-	}
-	return c, c.check(ctx)
+	}, nil
 }
 
 // connectFolder goes through the owner of the data folder, and sees to it that there is one.
-func connectFolder(ctx context.Context, id *config.Identity, log *slog.Logger) (*connection, error) {
-	if err := hubIn(id.Data); err != nil {
+func connectFolder(ctx context.Context, where *config.Where, as string, log *slog.Logger) (*connection, error) {
+	if err := hubIn(where.Data); err != nil {
 		return nil, err
 	}
-	keeper := &keeper{cfg: config.Embedded(id.Where), log: log}
+	keeper := &keeper{cfg: config.Embedded(*where), log: log}
 	keepCtx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { owner.Keep(keepCtx, id.Data, keeper.run, keeper.failed) })
-	t := owner.Transport(id.Data)
+	wg.Go(func() { owner.Keep(keepCtx, where.Data, keeper.run, keeper.failed) })
+	t := owner.Transport(where.Data)
 	c := &connection{
-		base: owner.Base, RoundTripper: withHeader{httpserver.ActAs, id.As, t}, where: id.Data, explain: keeper.explain,
+		base: owner.Base, RoundTripper: withHeader{httpserver.ActAs, as, t}, where: where.Data, explain: keeper.explain,
 		close: func() { t.CloseIdleConnections(); stop(); wg.Wait() },
 	}
 	if err := keeper.wait(ctx); err != nil {
 		c.close()
 		return nil, err
 	}
-	return c, c.check(ctx)
+	return c, nil
 }
 
-// check asks whether the agent may be used, and closes the connection if not.
-func (c *connection) check(ctx context.Context) (err error) {
-	defer func() {
-		if err != nil {
-			c.close()
-		}
-	}()
+// check asks whether the agent may be used.
+func (c *connection) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/mcp", http.NoBody)

@@ -25,6 +25,9 @@ type cli struct {
 	Demo    demoCmd    `cmd:"" help:"Pass a handoff between two agents in a temporary hub, told step by step."`
 	Agent   agentCmd   `cmd:"" help:"Agents and their keys."`
 	Handoff handoffCmd `cmd:"" help:"The operator's hand on handoffs."`
+	Inbox   inboxCmd   `cmd:"" help:"List what waits for an agent, or open one thread."`
+	Send    sendCmd    `cmd:"" help:"Hand work to a teammate's agent."`
+	Tail    tailCmd    `cmd:"" help:"Follow the log of the hub."`
 	Version versionCmd `cmd:"" help:"Show version, schema and protocol revisions."`
 }
 

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/term"
+
 	"handclasp/internal/bridge"
 	"handclasp/internal/config"
 	"handclasp/internal/mcpserver"
@@ -50,7 +52,7 @@ func (c *mcpCmd) Run(e *env) error {
 		return err
 	}
 	defer conn.close()
-	if file, ok := e.stdin.(*os.File); ok && isTerminal(file) {
+	if isTerminal(e.stdin) {
 		fmt.Fprintf(e.stderr, "handclasp mcp serves an MCP client on stdin and stdout, as %s at %s. You are at a terminal: Ctrl-D ends it.\n", orKey(c.As), conn.where)
 	}
 	return bridge.Run(e.ctx, bridge.Config{
@@ -88,8 +90,8 @@ func endpoint(sets []string) (string, error) {
 	return "", fmt.Errorf("--toolset: one of %s is accepted, or none for all", strings.Join(all, ", "))
 }
 
-// isTerminal reports whether a person sits at the file.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Name() != os.DevNull
+// isTerminal reports whether a person sits at the other end.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -39,7 +39,7 @@ func (c *operatorClient) do(method, path string, in, out any) error {
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("the hub that owns the folder did not answer: %w. Whether the command took effect is not known; list before you repeat it", err)
+		return unreachableError{err}
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode >= 400 {
@@ -54,6 +54,15 @@ func (c *operatorClient) do(method, path string, in, out any) error {
 	}
 	return json.NewDecoder(resp.Body).Decode(out)
 }
+
+// unreachableError says that the owner of the folder went away during a call.
+type unreachableError struct{ err error }
+
+func (e unreachableError) Error() string {
+	return fmt.Sprintf("the hub that owns the folder did not answer: %v. Whether the command took effect is not known; list before you repeat it", e.err)
+}
+
+func (e unreachableError) Unwrap() error { return e.err }
 
 func escape(s string) string { return url.PathEscape(s) }
 
