@@ -28,6 +28,7 @@ type cli struct {
 	Inbox   inboxCmd   `cmd:"" help:"List what waits for an agent, or open one thread."`
 	Send    sendCmd    `cmd:"" help:"Hand work to a teammate's agent."`
 	Tail    tailCmd    `cmd:"" help:"Follow the log of the hub."`
+	Doctor  doctorCmd  `cmd:"" help:"Check the configuration, the data and their surroundings, and say what to do."`
 	Version versionCmd `cmd:"" help:"Show version, schema and protocol revisions."`
 }
 
@@ -36,6 +37,8 @@ type env struct {
 	ctx            context.Context
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	// variables are the names in the environment that set a flag of any command.
+	variables map[string]bool
 }
 
 func main() {
@@ -80,7 +83,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "handclasp: %v\nTry: handclasp %s--help\n", err, commandPath(err))
 		return 2
 	}
-	if err := k.Run(&env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr}); err != nil {
+	if err := k.Run(&env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, variables: variables(parser.Model.Node)}); err != nil {
 		fmt.Fprintln(stderr, "handclasp:", err)
 		var usage usageError
 		if errors.As(err, &usage) {
@@ -89,6 +92,20 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return 1
 	}
 	return 0
+}
+
+// variables collects the twins of all flags in the environment.
+func variables(n *kong.Node) map[string]bool {
+	names := map[string]bool{}
+	_ = kong.Visit(n, func(v kong.Visitable, next kong.Next) error {
+		if f, ok := v.(*kong.Flag); ok {
+			for _, name := range f.Envs {
+				names[name] = true
+			}
+		}
+		return next(nil)
+	})
+	return names
 }
 
 // commandPath is as much of a command as the parser understood, for the hint to its help.
