@@ -17,7 +17,7 @@ const hub = new Hub(binary, join(work, "data"), join(work, "hub.pid"));
 const run = promisify(execFile);
 
 // The worst that a folder may be called: a shell, JSON and TOML must each leave it as it is.
-const folder = new Hub(binary, join(work, `o'neil "hub" $HOME \\ é\x7f\n`), "");
+const folder = new Hub(binary, join(work, `o'neil\n"hub" $HOME \\ é\x7f`), "");
 
 try {
   await hub.start();
