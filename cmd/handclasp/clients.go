@@ -216,6 +216,15 @@ func (c *operatorClient) hubURL() string {
 // stay, or the build cache.
 var builtForTheMoment = regexp.MustCompile(`/go-build[0-9]*/|/[0-9a-f]{64}-d/`)
 
+// thisProgram is how a person starts it once more.
+func thisProgram() []string {
+	program, err := os.Executable()
+	if err != nil || builtForTheMoment.MatchString(program) {
+		return []string{"go", "run", "./cmd/handclasp"}
+	}
+	return []string{program}
+}
+
 // stdioConnection starts the program on the folder. It needs no key: whoever can open the folder
 // may act as any agent of it.
 func stdioConnection(program, data, handle string) (connection, error) {
