@@ -49,7 +49,7 @@ func (c *agentAddCmd) Run(e *env) error {
 		tags[key] = append(tags[key], value)
 	}
 	return operateOn(e, &c.Where, true, func(o *operatorClient) error {
-		conn, err := c.connection(o, &c.Where, c.Handle)
+		conn, err := c.access(o, &c.Where, c.Handle)
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (c *agentAddCmd) Run(e *env) error {
 
 // showKey shows a key at the one moment it can be, and the configuration of the client that is
 // to use it, if one was asked for.
-func (o output) showKey(e *env, k restapi.NewKey, what, client string, conn connection) error {
+func (o output) showKey(e *env, k restapi.NewKey, what, client string, conn access) error {
 	conn.key = k.APIKey
 	if o.JSON {
 		return printKeyJSON(e, k, client, conn)
@@ -184,7 +184,7 @@ type keyRotateCmd struct {
 
 func (c *keyRotateCmd) Run(e *env) error {
 	return operate(e, &c.Where, func(o *operatorClient) error {
-		conn, err := c.connection(o, &c.Where, c.Handle)
+		conn, err := c.access(o, &c.Where, c.Handle)
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"handclasp/internal/config"
+	"handclasp/internal/owner"
 	"handclasp/internal/restapi"
 )
 
@@ -44,28 +45,28 @@ type mcpClient struct {
 	name, title string
 	file, place string // place says which folder a relative file is in
 	shared      bool   // the file lies in a repository
-	config      func(connection) (string, error)
-	command     func(connection) string // nil if it has no command that adds a server
+	config      func(access) (string, error)
+	command     func(access) string // nil if it has no command that adds a server
 }
 
-// connection is how a client reaches the hub: at a URL with a key, or by starting this program.
-type connection struct {
+// access is how a client reaches the hub: at a URL with a key, or by starting this program.
+type access struct {
 	url, key string
 	command  string
 	args     []string
 	notes    []string // what a person has to know besides
 }
 
-func (c connection) transport() string {
+func (c access) transport() string {
 	if c.url != "" {
 		return "http"
 	}
 	return "stdio"
 }
 
-func (c connection) endpoint() string { return c.url + "/mcp/team" }
+func (c access) endpoint() string { return c.url + "/mcp/team" }
 
-func (c connection) authorization() string { return "Bearer " + c.key }
+func (c access) authorization() string { return "Bearer " + c.key }
 
 // clientConfig is one client's configuration as --json shows it. Config is the text of the file.
 type clientConfig struct {
@@ -78,7 +79,7 @@ type clientConfig struct {
 }
 
 // configFor makes the configuration of the client of that name, which must be one of mcpClients.
-func configFor(name string, c connection) (clientConfig, mcpClient, error) {
+func configFor(name string, c access) (clientConfig, mcpClient, error) {
 	client := mcpClients[slices.IndexFunc(mcpClients, func(m mcpClient) bool { return m.name == name })]
 	text, err := client.config(c)
 	if err != nil {
@@ -92,7 +93,7 @@ func configFor(name string, c connection) (clientConfig, mcpClient, error) {
 }
 
 // jsonConfig is the form that most clients share: an object of servers under one word.
-func jsonConfig(root, httpType, stdioType string) func(connection) (string, error) {
+func jsonConfig(root, httpType, stdioType string) func(access) (string, error) {
 	type server struct {
 		Type    string            `json:"type,omitempty"`
 		URL     string            `json:"url,omitempty"`
@@ -100,7 +101,7 @@ func jsonConfig(root, httpType, stdioType string) func(connection) (string, erro
 		Command string            `json:"command,omitempty"`
 		Args    []string          `json:"args,omitempty"`
 	}
-	return func(c connection) (string, error) {
+	return func(c access) (string, error) {
 		s := server{Type: stdioType, Command: c.command, Args: c.args}
 		if c.url != "" {
 			s = server{Type: httpType, URL: c.endpoint(), Headers: map[string]string{"Authorization": c.authorization()}}
@@ -119,7 +120,7 @@ func jsonText(v any, indent string) (string, error) {
 }
 
 // codexConfig is a table of TOML.
-func codexConfig(c connection) (string, error) {
+func codexConfig(c access) (string, error) {
 	lines := []string{"[mcp_servers." + serverName + "]"}
 	var fault error
 	value := func(v any) string {
@@ -143,7 +144,7 @@ func tomlValue(v any) (string, error) {
 }
 
 // claudeCommand is the line that adds the server for all projects of this person.
-func claudeCommand(c connection) string {
+func claudeCommand(c access) string {
 	if c.url != "" {
 		return shellWords("claude", "mcp", "add", "--scope", "user", "--transport", "http", serverName, c.endpoint(), "--header", "Authorization: "+c.authorization())
 	}
@@ -182,34 +183,31 @@ func (f *clientFlags) Validate() error {
 	return err
 }
 
-// connection is how the client that was asked for will reach the hub as the agent.
-func (f *clientFlags) connection(o *operatorClient, where *config.Where, handle string) (connection, error) {
+// access is how the client that was asked for will reach the hub as the agent.
+func (f *clientFlags) access(o *operatorClient, where *config.Where, handle string) (access, error) {
 	if f.Client == "" || f.URL != "" {
-		return connection{url: f.URL}, nil
+		return access{url: f.URL}, nil
 	}
 	if where.DatabaseURL != "" {
-		return connection{url: defaultHub, notes: []string{defaultHub + " is the default address of serve; if yours is another, name it with --url."}}, nil
+		return access{url: defaultHub, notes: []string{defaultHub + " is the default address of serve; if yours is another, name it with --url."}}, nil
 	}
 	if address := o.hubURL(); address != "" {
-		return connection{url: address}, nil
+		return access{url: address}, nil
 	}
 	program, err := os.Executable()
 	if err != nil {
-		return connection{}, fmt.Errorf("the path of this program is not known: %w. Name the address of a hub with --url", err)
+		return access{}, fmt.Errorf("the path of this program is not known: %w. Name the address of a hub with --url", err)
 	}
-	return stdioConnection(program, where.Data, handle)
+	return stdioAccess(program, where.Data, handle)
 }
 
 // hubURL is the address of the hub that serves the folder, or empty if none does.
 func (c *operatorClient) hubURL() string {
-	var owner struct {
-		Kind string `json:"kind"`
-		URL  string `json:"url"`
-	}
-	if err := c.get("/owner", &owner); err != nil || owner.Kind != "serve" {
+	var info owner.Info
+	if err := c.get("/owner", &info); err != nil || info.Kind != owner.Serve {
 		return ""
 	}
-	return owner.URL
+	return info.URL
 }
 
 // builtForTheMoment matches where `go run` and `go test` put a program: a folder that does not
@@ -225,10 +223,10 @@ func thisProgram() []string {
 	return []string{program}
 }
 
-// stdioConnection starts the program on the folder. It needs no key: whoever can open the folder
+// stdioAccess starts the program on the folder. It needs no key: whoever can open the folder
 // may act as any agent of it.
-func stdioConnection(program, data, handle string) (connection, error) {
-	c := connection{command: program, args: []string{"mcp", "--as", handle}}
+func stdioAccess(program, data, handle string) (access, error) {
+	c := access{command: program, args: []string{"mcp", "--as", handle}}
 	if builtForTheMoment.MatchString(program) {
 		c.command = "handclasp"
 		c.notes = []string{"handclasp must be on the PATH of the client; this one was built for the moment: go install ./cmd/handclasp"}
@@ -251,7 +249,7 @@ type keyWithClient struct {
 	Client *clientConfig `json:"client,omitempty"`
 }
 
-func printKeyJSON(e *env, k restapi.NewKey, client string, conn connection) error {
+func printKeyJSON(e *env, k restapi.NewKey, client string, conn access) error {
 	out := keyWithClient{NewKey: k}
 	if client != "" {
 		conf, _, err := configFor(client, conn)
@@ -264,7 +262,7 @@ func printKeyJSON(e *env, k restapi.NewKey, client string, conn connection) erro
 }
 
 // showClient prints where the configuration goes, and the configuration.
-func showClient(e *env, name string, c connection) error {
+func showClient(e *env, name string, c access) error {
 	conf, client, err := configFor(name, c)
 	if err != nil {
 		return err

@@ -19,8 +19,8 @@ import (
 const awkward = "/srv/o'neil \"hub\" \\ $HOME `x` <&> é\t\x7f\n-end"
 
 var (
-	testOverHTTP  = connection{url: "http://127.0.0.1:7433", key: "hc_live_0123"}
-	testOverStdio = connection{command: "/opt/hand clasp/handclasp", args: []string{"mcp", "--as", "frank@acme", "--data", awkward}}
+	testOverHTTP  = access{url: "http://127.0.0.1:7433", key: "hc_live_0123"}
+	testOverStdio = access{command: "/opt/hand clasp/handclasp", args: []string{"mcp", "--as", "frank@acme", "--data", awkward}}
 )
 
 // clientServer is what clients document for one server, over HTTP or stdio.
@@ -53,7 +53,7 @@ func TestTheConfigurationOfEveryClientHoldsTheFieldsThatItDocuments(t *testing.T
 	} {
 		for _, way := range []struct {
 			transport string
-			conn      connection
+			conn      access
 			want      clientServer
 		}{{"http", testOverHTTP, c.http}, {"stdio", testOverStdio, c.stdio}} {
 			got, _, err := configFor(c.client, way.conn)
@@ -120,7 +120,7 @@ func readTOML(t *testing.T, text string) clientServer {
 func TestTheCommandForClaudeReachesItWordByWordThroughAShell(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		conn connection
+		conn access
 		want []string
 	}{
 		{testOverHTTP, []string{"mcp", "add", "--scope", "user", "--transport", "http", "handclasp", "http://127.0.0.1:7433/mcp/team", "--header", "Authorization: Bearer hc_live_0123"}},
@@ -215,12 +215,12 @@ func TestTheClientIsSentToTheHubThatServesTheFolder(t *testing.T) {
 		{"a command", answer(200, `{"kind":"command","pid":7}`), ""},
 		{"an older hub", answer(404, `{"detail":"the hub that owns this folder does not know the operation"}`), ""},
 	} {
-		conn, err := (&clientFlags{Client: "claude"}).connection(c.op, where, "frank@acme")
+		conn, err := (&clientFlags{Client: "claude"}).access(c.op, where, "frank@acme")
 		if err != nil || conn.url != c.url || (conn.command == "") != (c.url != "") {
 			t.Errorf("%s: %+v %v", c.name, conn, err)
 		}
 	}
-	conn, err := (&clientFlags{Client: "claude"}).connection(nil, &config.Where{DatabaseURL: "postgres://h/d"}, "frank@acme")
+	conn, err := (&clientFlags{Client: "claude"}).access(nil, &config.Where{DatabaseURL: "postgres://h/d"}, "frank@acme")
 	if err != nil || conn.url != defaultHub || !strings.Contains(strings.Join(conn.notes, ""), "--url") {
 		t.Errorf("with PostgreSQL: %+v %v", conn, err)
 	}
@@ -236,7 +236,7 @@ func TestStdioNamesTheProgramAndTheFolderWhereTheClientCannotKnowThem(t *testing
 		{"/tmp/go-build123/b001/exe/handclasp", "/srv/hub", "handclasp", "mcp --as frank@acme --data /srv/hub"},
 		{"/c/" + strings.Repeat("0f", 32) + "-d/handclasp", standard, "handclasp", "mcp --as frank@acme"},
 	} {
-		conn, err := stdioConnection(c.program, c.data, "frank@acme")
+		conn, err := stdioAccess(c.program, c.data, "frank@acme")
 		if err != nil || conn.command != c.command || strings.Join(conn.args, " ") != c.args || (len(conn.notes) > 0) != (c.command == "handclasp") {
 			t.Errorf("%s: %+v %v", c.program, conn, err)
 		}
@@ -247,7 +247,7 @@ func TestStdioNamesTheProgramAndTheFolderWhereTheClientCannotKnowThem(t *testing
 	if err := where.Check(); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := stdioConnection("/usr/local/bin/handclasp", where.Data, "frank@acme")
+	conn, err := stdioAccess("/usr/local/bin/handclasp", where.Data, "frank@acme")
 	if err != nil || strings.Join(conn.args, " ") != "mcp --as frank@acme --data /srv/xdg/handclasp" {
 		t.Errorf("with XDG_DATA_HOME: %+v %v", conn, err)
 	}

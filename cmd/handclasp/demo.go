@@ -32,10 +32,8 @@ func (c *demoCmd) Run(e *env) error {
 	defer func() { _ = os.RemoveAll(dir) }()
 	ctx, stop := context.WithCancel(e.ctx)
 	defer stop()
-	cfg := &config.Serve{
-		Where: config.Where{Data: filepath.Join(dir, "data")}, Listen: "127.0.0.1:0", FeatureProposedActions: true,
-		LimitCallsPerMinute: 600, LimitParkedCalls: 64, LimitBodyBytes: 4 << 20, LimitPayloadBytes: 64 << 10,
-	}
+	cfg := config.Embedded(config.Where{Data: filepath.Join(dir, "data")})
+	cfg.Listen = "127.0.0.1:0"
 	log := telemetry.NewLogger(e.stderr, "text", slog.LevelWarn)
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	go func() { ended <- serve(ctx, cfg, log, func(url string) { ready <- url }) }()
@@ -93,7 +91,7 @@ func (s *story) connect(handle string) error {
 	client := mcp.NewClient(&mcp.Implementation{Name: "handclasp-demo", Version: version()}, nil)
 	session, err := client.Connect(s.ctx, &mcp.StreamableClientTransport{
 		Endpoint:   s.url + "/mcp/team",
-		HTTPClient: &http.Client{Transport: withKey{s.keys[handle]}},
+		HTTPClient: &http.Client{Transport: withHeader{"Authorization", "Bearer " + s.keys[handle], http.DefaultTransport}},
 	}, nil)
 	if err != nil {
 		return fmt.Errorf("connect as %s: %w", handle, err)
@@ -106,16 +104,6 @@ func (s *story) disconnect() {
 	for _, session := range s.sessions {
 		_ = session.Close()
 	}
-}
-
-// withKey sends an agent's key with every request.
-type withKey struct{ key string }
-
-// RoundTrip adds the Authorization header.
-func (t withKey) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+t.key)
-	return http.DefaultTransport.RoundTrip(r)
 }
 
 // call makes a tool call as the agent, which has to succeed.

@@ -50,7 +50,7 @@ func TestTheDemoStaysOpenForClientsUntilItIsEnded(t *testing.T) {
 	ended := make(chan int, 1)
 	var stderr bytes.Buffer
 	go func() {
-		ended <- run(ctx, []string{"demo"}, w, &stderr)
+		ended <- run(ctx, []string{"demo"}, strings.NewReader(""), w, &stderr)
 		_ = w.Close()
 	}()
 	var told strings.Builder

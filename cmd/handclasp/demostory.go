@@ -309,7 +309,7 @@ func (s *story) metric(name string) (string, error) {
 // leaveOpen says what a person can do with the running hub.
 func (s *story) leaveOpen() {
 	s.say("\nThe hub stays open. Connect a client of yours as Frank's agent, and take it out again afterwards:")
-	conn := connection{url: s.url, key: s.keys[frank]}
+	conn := access{url: s.url, key: s.keys[frank]}
 	for _, client := range mcpClients {
 		conf, _, err := configFor(client.name, conn)
 		if err != nil {

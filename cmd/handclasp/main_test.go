@@ -20,7 +20,7 @@ type program struct {
 
 func runProgram(ctx context.Context, args ...string) *program {
 	p := &program{}
-	p.code = run(ctx, args, &p.stdout, &p.stderr)
+	p.code = run(ctx, args, strings.NewReader(""), &p.stdout, &p.stderr)
 	return p
 }
 
@@ -31,7 +31,7 @@ func startServe(t *testing.T, args ...string) (url string) {
 	r, w := io.Pipe()
 	done := make(chan int, 1)
 	go func() {
-		code := run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...), io.Discard, w)
+		code := run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...), strings.NewReader(""), io.Discard, w)
 		_ = w.Close()
 		done <- code
 	}()

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"time"
 
 	"handclasp/internal/restapi"
 )
@@ -17,25 +16,6 @@ import (
 type operatorClient struct {
 	ctx  context.Context //nolint:containedctx // a client lives for one command
 	http *http.Client
-}
-
-// reachableWithin bounds the wait for an owner that holds the lock and does not answer.
-const reachableWithin = time.Second
-
-// reachable reports whether somebody answers on the socket, and keeps ctx for the calls.
-func (c *operatorClient) reachable(ctx context.Context) bool {
-	c.ctx = ctx
-	probe, cancel := context.WithTimeout(ctx, reachableWithin)
-	defer cancel()
-	req, err := http.NewRequestWithContext(probe, http.MethodGet, "http://owner/", nil)
-	if err != nil {
-		return false
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return false
-	}
-	return resp.Body.Close() == nil
 }
 
 func (c *operatorClient) get(path string, out any) error {

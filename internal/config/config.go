@@ -38,6 +38,15 @@ type Serve struct {
 	LogLevel  string `name:"log-level" help:"debug, info, warn or error; debug logs every request (default ${default})." enum:"debug,info,warn,error" default:"info"`
 }
 
+// Embedded is the configuration of a hub that a command opens for itself, with the defaults of
+// the flags above.
+func Embedded(where Where) *Serve {
+	return &Serve{
+		Where: where, FeatureProposedActions: true, LimitCallsPerMinute: 600, LimitParkedCalls: 64,
+		LimitBodyBytes: 4 << 20, LimitPayloadBytes: 64 << 10, MaxDatabaseConns: 4,
+	}
+}
+
 // Validate checks what the parser cannot, in sentences that say what to type instead.
 func (s *Serve) Validate() error {
 	if _, port, err := net.SplitHostPort(s.Listen); err != nil || port == "" {
