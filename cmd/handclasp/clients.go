@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -207,7 +210,15 @@ func (c *operatorClient) hubURL() string {
 	if err := c.get("/owner", &info); err != nil || info.Kind != owner.Serve {
 		return ""
 	}
-	return info.URL
+	u, err := url.Parse(info.URL)
+	if err != nil {
+		return ""
+	}
+	// A hub that listens on every address has none of its own; this machine reaches it at its own.
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.IsUnspecified() {
+		u.Host = net.JoinHostPort("127.0.0.1", u.Port())
+	}
+	return u.String()
 }
 
 // builtForTheMoment matches where `go run` and `go test` put a program: a folder that does not

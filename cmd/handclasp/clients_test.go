@@ -211,6 +211,7 @@ func TestTheClientIsSentToTheHubThatServesTheFolder(t *testing.T) {
 		url  string
 	}{
 		{"a hub", answer(200, `{"kind":"serve","url":"http://127.0.0.1:9","pid":7}`), "http://127.0.0.1:9"},
+		{"a hub on every address", answer(200, `{"kind":"serve","url":"http://[::]:9","pid":7}`), "http://127.0.0.1:9"},
 		{"a stdio process", answer(200, `{"kind":"mcp","pid":7}`), ""},
 		{"a command", answer(200, `{"kind":"command","pid":7}`), ""},
 		{"an older hub", answer(404, `{"detail":"the hub that owns this folder does not know the operation"}`), ""},
