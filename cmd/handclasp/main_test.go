@@ -148,16 +148,3 @@ func TestImpossibleCommandLinesSayWhatToTypeInstead(t *testing.T) {
 		t.Errorf("a mistyped folder was made: %v", err)
 	}
 }
-
-func TestTheDemoTellsItsStoryAndLeavesNothingBehind(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("TMPDIR", dir)
-	p := runProgram(context.Background(), "demo", "--exit")
-	if p.code != 0 || !strings.Contains(p.stdout.String(), "exactly one known holder") {
-		t.Fatalf("%d %s %s", p.code, p.stdout.String(), p.stderr.String())
-	}
-	left, err := os.ReadDir(dir)
-	if err != nil || len(left) != 0 {
-		t.Fatalf("left behind: %v %v", left, err)
-	}
-}
