@@ -316,7 +316,7 @@ func (s *story) leaveOpen() {
 			s.err = errors.Join(s.err, err)
 			return
 		}
-		where, text := client.file, oneLine(conf.Config)
+		where, text := client.file, short(conf.Config)
 		if conf.Command != "" {
 			where, text = "in a terminal", conf.Command
 		}
@@ -327,14 +327,14 @@ func (s *story) leaveOpen() {
 		s.page, s.keys[frank], shellWords(append(thisProgram(), "agent", "list", "--data", s.where.Data)...))
 }
 
-// oneLine makes JSON short; other text it leaves as it is.
-func oneLine(text string) string {
+// short makes JSON short; other text it leaves as it is.
+func short(text string) string {
 	if !json.Valid([]byte(text)) {
 		return text
 	}
-	short, err := jsonText(json.RawMessage(text), "")
+	compact, err := jsonText(json.RawMessage(text), "")
 	if err != nil {
 		return text
 	}
-	return short
+	return compact
 }

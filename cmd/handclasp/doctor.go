@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"handclasp/internal/config"
@@ -144,7 +143,7 @@ func (d *doctor) damaged(err error, damage string) {
 		what = err.Error()
 	}
 	file := databaseFile(d.cfg.Data)
-	d.note("database", fault, fmt.Sprintf("put it aside, mv %s %s.damaged, and restore your last backup: handclasp restore FILE --data %s", quoted(file), quoted(file), quoted(d.cfg.Data)), "%s", what)
+	d.note("database", fault, "put it aside, "+shellWords("mv", file, file+".damaged")+", and restore your last backup: handclasp restore FILE"+d.where(), "%s", what)
 }
 
 func (d *doctor) schema(in *store.Inspection) {
@@ -194,13 +193,5 @@ func (d *doctor) where() string {
 	if d.cfg.DatabaseURL != "" {
 		return ` --database-url "$HANDCLASP_DATABASE_URL"`
 	}
-	return " --data " + quoted(d.cfg.Data)
-}
-
-// quoted is a word for a POSIX shell.
-func quoted(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return " --data " + shellWords(d.cfg.Data)
 }

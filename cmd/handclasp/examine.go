@@ -143,7 +143,7 @@ func (d *doctor) clientFile() {
 	case err != nil:
 		d.note("client-config", fault, "correct "+path, "%v", err)
 	case id.KeyFile != "" && openToOthers(id.KeyFile):
-		d.note("client-config", warning, "chmod 600 "+quoted(id.KeyFile), "others of this machine can read the key in %s", id.KeyFile)
+		d.note("client-config", warning, "chmod 600 "+shellWords(id.KeyFile), "others of this machine can read the key in %s", id.KeyFile)
 	default:
 		d.note("client-config", fine, "", "%s", path)
 	}
@@ -163,7 +163,7 @@ func (d *doctor) folder() bool {
 	info, err := os.Stat(data)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		d.note("data folder", fault, "handclasp agent add me@home --data "+quoted(data)+" makes it, or name the right one with --data", "%s does not exist", data)
+		d.note("data folder", fault, "handclasp agent add me@home --data "+shellWords(data)+" makes it, or name the right one with --data", "%s does not exist", data)
 		return false
 	case err != nil:
 		d.note("data folder", fault, "give yourself the right to enter it", "%v", err)
@@ -173,20 +173,20 @@ func (d *doctor) folder() bool {
 		return false
 	}
 	if openToOthers(data) {
-		d.note("data folder", fault, "chmod 700 "+quoted(data), "others of this machine can enter %s, and act as the operator if they can write there", data)
+		d.note("data folder", fault, "chmod 700 "+shellWords(data), "others of this machine can enter %s, and act as the operator if they can write there", data)
 	}
 	d.repository()
 	d.disk()
 	file := databaseFile(data)
 	switch _, err := os.Stat(file); {
 	case errors.Is(err, os.ErrNotExist):
-		d.note("data folder", fault, "handclasp agent add me@home --data "+quoted(data)+" begins one, or name the right folder with --data", "there is no hub in %s", data)
+		d.note("data folder", fault, "handclasp agent add me@home --data "+shellWords(data)+" begins one, or name the right folder with --data", "there is no hub in %s", data)
 		return false
 	case openToOthers(file):
-		d.note("database", fault, "chmod 600 "+quoted(file), "others of this machine can read %s", file)
+		d.note("database", fault, "chmod 600 "+shellWords(file), "others of this machine can read %s", file)
 	}
 	if f, err := os.OpenFile(file, os.O_RDWR, 0); err != nil {
-		d.note("database", fault, "give yourself the right: sudo chown -R \"$(id -un)\" "+quoted(data), "%v", err)
+		d.note("database", fault, "give yourself the right: sudo chown -R \"$(id -un)\" "+shellWords(data), "%v", err)
 		return false
 	} else if err := f.Close(); err != nil {
 		return false
@@ -204,7 +204,7 @@ func (d *doctor) repository() {
 		d.note("data folder", warning, "name another folder with --data", "%s is a git repository, where its database may be committed by mistake", d.cfg.Data)
 		return
 	}
-	d.note("data folder", warning, fmt.Sprintf("echo %s >> %s, or move the folder", quoted("/"+rel+"/"), quoted(filepath.Join(repo, ".git", "info", "exclude"))),
+	d.note("data folder", warning, fmt.Sprintf("echo %s >> %s, or move the folder", shellWords("/"+rel+"/"), shellWords(filepath.Join(repo, ".git", "info", "exclude"))),
 		"%s lies inside the git repository %s, where its database may be committed by mistake", d.cfg.Data, repo)
 }
 
