@@ -193,6 +193,21 @@ func TestAWrongPromptIsInvalidParamsWithASentence(t *testing.T) {
 	}
 }
 
+func TestMethodsWithoutParamsHarmNothing(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, "sqlite")
+	anna, frank := w.pair()
+	for _, params := range []string{"", `,"params":null`, `,"params":{}`} {
+		for method, refused := range map[string]bool{"prompts/get": true, "resources/read": true, "prompts/list": false, "resources/list": false, "resources/templates/list": false} {
+			_, got, _ := anna.post(`{"jsonrpc":"2.0","id":1,"method":"` + method + `"` + params + `}`)
+			if strings.Contains(got, `"error"`) != refused || !strings.Contains(got, `"id":1`) {
+				t.Errorf("%s %s: %s", method, params, got)
+			}
+		}
+	}
+	anna.hand(frank) // the server lives on
+}
+
 func TestAFaultInAPromptHidesItsCauseAndIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"test_panic", "test_error"} {

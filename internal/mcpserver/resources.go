@@ -69,7 +69,7 @@ func (s *Server) addressed(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch r := req.(type) {
 		case *mcp.ReadResourceRequest:
-			if r.Params.URI != referenceURI && !handoffPattern.MatchString(r.Params.URI) {
+			if r.Params != nil && r.Params.URI != referenceURI && !handoffPattern.MatchString(r.Params.URI) {
 				return nil, resourceNotFound(r)
 			}
 		case *mcp.ListResourcesRequest:
@@ -152,7 +152,7 @@ func resourceNotFound(req *mcp.ReadResourceRequest) error {
 		Code:    jsonrpc.CodeInvalidParams,
 		Message: "no resource " + handoff.Quote(uri) + " that you may see\nresources/list names the reference and the handoffs that wait for you.",
 	}
-	if v := req.ProtocolVersion(); v != "" && v < "2026-07-28" {
+	if req.ProtocolVersion() < "2026-07-28" {
 		out.Code = -32002
 	}
 	out.Data, _ = json.Marshal(map[string]any{"code": handoff.CodeNotFound, "uri": handoff.CutGraphemes(uri, 80)}) // texts

@@ -113,7 +113,7 @@ func TestResourcesListNamesWhatWaitsForItsCallerAndNobodyElse(t *testing.T) {
 						t.Errorf("%+v", r)
 					}
 				}
-				if h, _ := w.stored(ids[0]); !h.FetchedAt.IsZero() {
+				if h, _ := w.stored(ids[len(ids)-1]); !h.FetchedAt.IsZero() {
 					t.Error("listing counts as fetching")
 				}
 				if n := len(listed(eve)) + len(listed(anna)); n != 0 {
@@ -152,6 +152,9 @@ func TestAResourceOfOthersIsNotFoundLikeOneThatNeverWas(t *testing.T) {
 					if strings.ReplaceAll(one.raw, foreign, nowhere) != other.raw {
 						t.Errorf("a foreign id differs from one that never was:\n%s\n%s", one.raw, other.raw)
 					}
+				}
+				if _, got, _ := eve.post(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"` + handoffs + foreign + `"}}`); !strings.Contains(got, `"code":-32002`) {
+					t.Errorf("a client that names no revision is an old one: %s", got)
 				}
 				_, err := eve.session(version).ReadResource(t.Context(), &mcp.ReadResourceParams{URI: handoffs + foreign})
 				var rpc *jsonrpc.Error
