@@ -22,7 +22,7 @@ check: ## what CI runs on every change; says which suites ran and which did not
 	scripts/check
 
 .PHONY: golden
-golden: ## rewrite the golden tools/list; its diff is a review of the public API
+golden: ## rewrite the golden tools, prompts and resources; their diff is a review of the public API
 	go test ./internal/mcpserver -run Golden -update
 
 .PHONY: lint
@@ -48,6 +48,10 @@ soak-kill: ## kill the hub under load and count what it had acknowledged
 .PHONY: interop
 interop: ## a round trip by clients that others wrote (needs node)
 	scripts/interop
+
+.PHONY: clients
+clients: ## give the real Claude Code and Codex the configuration that we print (needs node)
+	scripts/clients
 
 .PHONY: mutants
 mutants: ## build hubs with known faults and see that the tests catch each

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"handclasp/internal/config"
+	"handclasp/internal/owner"
 	"handclasp/internal/restapi"
 	"handclasp/internal/store"
 )
@@ -161,11 +162,11 @@ func (c *restoreCmd) Run(e *env) error {
 	cfg := store.Config{URL: c.DatabaseURL}
 	where := "the PostgreSQL database"
 	if c.DatabaseURL == "" {
-		own, err := takeFolder(c.Data)
+		own, err := owner.Take(c.Data)
 		if err != nil {
 			return err
 		}
-		defer own.release()
+		defer own.Release()
 		cfg.Path, where = databaseFile(c.Data), c.Data
 	}
 	info, err := store.Restore(e.ctx, cfg, file, func(rows int64) {

@@ -17,6 +17,7 @@ import (
 
 	"handclasp/internal/config"
 	"handclasp/internal/hubtest"
+	"handclasp/internal/owner"
 	"handclasp/internal/store"
 )
 
@@ -243,16 +244,12 @@ func TestABackupThatBreaksOffLeavesNoFile(t *testing.T) {
 	} {
 		data, dir := t.TempDir(), t.TempDir()
 		write(t, databaseFile(data), "")
-		own, err := takeFolder(data)
+		own, err := owner.Take(data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		stop, err := own.serveOperator(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/operator/backup" {
-				answer(w)
-			}
-		}), slog.New(slog.DiscardHandler))
-		if err != nil {
+		broken := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) })
+		if err := own.Serve(owner.Info{Kind: owner.Serve}, broken, 0, slog.New(slog.DiscardHandler)); err != nil {
 			t.Fatal(err)
 		}
 		p := runProgram(context.Background(), "backup", filepath.Join(dir, "hub.backup"), "--data", data)
@@ -260,8 +257,7 @@ func TestABackupThatBreaksOffLeavesNoFile(t *testing.T) {
 			t.Errorf("%s: exit %d, %s", name, p.code, p.stderr.String())
 		}
 		wantOnly(t, dir)
-		stop()
-		own.release()
+		own.Release()
 	}
 }
 

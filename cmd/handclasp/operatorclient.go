@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"time"
 
 	"handclasp/internal/restapi"
 )
@@ -17,25 +16,6 @@ import (
 type operatorClient struct {
 	ctx  context.Context //nolint:containedctx // a client lives for one command
 	http *http.Client
-}
-
-// reachableWithin bounds the wait for an owner that holds the lock and does not answer.
-const reachableWithin = time.Second
-
-// reachable reports whether somebody answers on the socket, and keeps ctx for the calls.
-func (c *operatorClient) reachable(ctx context.Context) bool {
-	c.ctx = ctx
-	probe, cancel := context.WithTimeout(ctx, reachableWithin)
-	defer cancel()
-	req, err := http.NewRequestWithContext(probe, http.MethodGet, "http://owner/", nil)
-	if err != nil {
-		return false
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return false
-	}
-	return resp.Body.Close() == nil
 }
 
 func (c *operatorClient) get(path string, out any) error {
@@ -69,7 +49,7 @@ func (c *operatorClient) open(method, path string, in any) (*http.Response, erro
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("the hub that owns the folder did not answer: %w. Whether the command took effect is not known; list before you repeat it", err)
+		return nil, unreachableError{err}
 	}
 	if resp.StatusCode < 400 {
 		return resp, nil
@@ -84,6 +64,15 @@ func (c *operatorClient) open(method, path string, in any) (*http.Response, erro
 	}
 	return nil, errors.New(p.Detail)
 }
+
+// unreachableError says that the owner of the folder went away during a call.
+type unreachableError struct{ err error }
+
+func (e unreachableError) Error() string {
+	return fmt.Sprintf("the hub that owns the folder did not answer: %v. Whether the command took effect is not known; list before you repeat it", e.err)
+}
+
+func (e unreachableError) Unwrap() error { return e.err }
 
 func escape(s string) string { return url.PathEscape(s) }
 

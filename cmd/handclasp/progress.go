@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
 )
 
@@ -51,18 +50,4 @@ func (p *progress) end() {
 	if p.tty && p.shown > 0 {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
-}
-
-// isTerminal reports whether w is a terminal; /dev/null, a character device too, is none.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err == nil && !os.SameFile(info, null)
 }

@@ -144,7 +144,7 @@ func nothingHalf(t *testing.T, g *hubtest.Fixture) {
 	ids := map[string]bool{}
 	eventually(t, "the log tells of every handoff that is there", func() bool {
 		for cursor, more := "0", true; more; {
-			page, next, err := g.Hub.Events(bg, hubtest.Operator(), cursor, 1000)
+			page, next, err := g.Hub.Events(bg, hubtest.Operator(), hub.EventsInput{Cursor: cursor})
 			noError(t, err)
 			for _, e := range page {
 				if e.HandoffID != "" {
@@ -193,7 +193,7 @@ func TestARestoredHubKnowsKeysSessionsAndRepeatedCalls(t *testing.T) {
 		if h := look(g, made.ThreadID).Handoff; h.Holder != frank.Actor.ID || h.Epoch != 1 {
 			t.Errorf("the claim is %+v", h)
 		}
-		_, _, err = g.Hub.Events(bg, hubtest.Operator(), old, 10)
+		_, _, err = g.Hub.Events(bg, hubtest.Operator(), hub.EventsInput{Cursor: old})
 		hubtest.WantCode(t, err, handoff.CodeCursorExpired)
 		complete(g, frank, made.ThreadID)
 		say(g, anna, send(g, frank, hub.CreateInput{To: "anna@acme"}).ThreadID, "thanks")
@@ -208,7 +208,7 @@ func TestARestoredHubKnowsKeysSessionsAndRepeatedCalls(t *testing.T) {
 func lastCursor(t *testing.T, f *hubtest.Fixture) (cursor string) {
 	t.Helper()
 	eventually(t, "the log can be read to its end", func() bool {
-		list, next, err := f.Hub.Events(bg, hubtest.Operator(), "0", 1000)
+		list, next, err := f.Hub.Events(bg, hubtest.Operator(), hub.EventsInput{Cursor: "0"})
 		noError(t, err)
 		cursor = next
 		return len(list) > 0 && list[len(list)-1].Type == handoff.EventClaimed

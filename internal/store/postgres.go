@@ -25,7 +25,7 @@ func (s *Store) openPostgres(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.db = stdlib.OpenDB(*cfg)
+	s.db = openPool(cfg)
 	conns := s.cfg.MaxConns
 	if conns <= 0 {
 		conns = 16
@@ -39,6 +39,8 @@ func (s *Store) openPostgres(ctx context.Context) error {
 	}
 	return nil
 }
+
+func openPool(cfg *pgx.ConnConfig) *sql.DB { return stdlib.OpenDB(*cfg) }
 
 func (s *Store) postgresConfig() (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig(s.cfg.URL)
@@ -55,10 +57,16 @@ func (s *Store) postgresConfig() (*pgx.ConnConfig, error) {
 	return cfg, nil
 }
 
+// explainPostgres says what to do about a database that cannot be opened.
 func (s *Store) explainPostgres(cfg *pgx.ConnConfig, err error) error {
 	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.Code == "3D000" {
-		return fmt.Errorf("PostgreSQL at %s:%d has no database %s. Create it: createdb %s", cfg.Host, cfg.Port, cfg.Database, cfg.Database)
+	if errors.As(err, &pgErr) {
+		switch pgErr.Code {
+		case "3D000":
+			return fmt.Errorf("PostgreSQL at %s:%d has no database %s. Create it: createdb -h %s -p %d %s", cfg.Host, cfg.Port, cfg.Database, cfg.Host, cfg.Port, cfg.Database)
+		case "28P01", "28000":
+			return fmt.Errorf("PostgreSQL at %s:%d refuses the user %s (%s). Correct user and password in --database-url", cfg.Host, cfg.Port, cfg.User, pgErr.Message)
+		}
 	}
 	if s.d.classify(err) == faultGone {
 		return fmt.Errorf("PostgreSQL at %s:%d does not answer (%w). Start it, or correct --database-url", cfg.Host, cfg.Port, err)

@@ -118,7 +118,7 @@ func (r *restoring) postgres(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	db := stdlib.OpenDB(*cfg)
+	db := openPool(cfg)
 	defer func() { _ = db.Close() }()
 	err = r.inTransaction(ctx, db, func(conn *sql.Conn, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, r.s.d.patientQuery()); err != nil {
