@@ -81,27 +81,31 @@ func DumpOf(t testing.TB, cfg store.Config) []string {
 	if cfg.URL == "" {
 		kind = "sqlite"
 	}
-	db := Beside(t, cfg)
-	return Dump(t, kind, func(query string) (list []string, err error) {
-		rows, err := db.QueryContext(context.Background(), query)
+	return Dump(t, kind, Texts(Beside(t, cfg)))
+}
+
+// Querier is a database, or a transaction in one.
+type Querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Texts runs queries and gives their first column.
+func Texts(in Querier) func(query string) ([]string, error) {
+	return func(query string) (list []string, err error) {
+		rows, err := in.QueryContext(context.Background(), query)
 		if err != nil {
 			return nil, err
 		}
-		return FirstColumn(rows)
-	})
-}
-
-// FirstColumn reads rows of one text and closes them.
-func FirstColumn(rows *sql.Rows) (list []string, err error) {
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return nil, err
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var text string
+			if err := rows.Scan(&text); err != nil {
+				return nil, err
+			}
+			list = append(list, text)
 		}
-		list = append(list, text)
+		return list, rows.Err()
 	}
-	return list, rows.Err()
 }
 
 // Beside opens a database without the store.

@@ -268,7 +268,7 @@ func (r *restoring) settle(ctx context.Context, tx *sql.Tx) error {
 // eachIn is [Tx.each] for a transaction outside a store.
 func eachIn(ctx context.Context, tx *sql.Tx) func(query string, args []any, scan func(rows) error) error {
 	return func(query string, args []any, scan func(rows) error) error {
-		r, err := tx.QueryContext(ctx, query, args...)
+		r, err := tx.QueryContext(ctx, query, args...) //nolint:rowserrcheck // readAll does
 		if err != nil {
 			return err
 		}

@@ -3,9 +3,6 @@ package store_test
 import (
 	"bytes"
 	"context"
-	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -177,62 +174,4 @@ func TestABackupOfANewerSchemaIsRefusedWithWhatToDo(t *testing.T) {
 			t.Errorf("a node that was overtaken made a backup of %d bytes: %v", b.Len(), err)
 		}
 	})
-}
-
-func TestAKilledRestoreIsNoObstacle(t *testing.T) {
-	t.Parallel()
-	f := open(t, config(t, "sqlite"))
-	f.write(add("one"))
-	to := config(t, "sqlite")
-	must(t, os.WriteFile(to.Path+".restoring", []byte("half a database"), 0o600))
-	restore(t, to, f.backup())
-	info, err := os.Stat(to.Path)
-	must(t, err)
-	if info.Mode().Perm() != 0o600 {
-		t.Errorf("it has mode %o", info.Mode().Perm())
-	}
-	if left, err := os.ReadDir(filepath.Dir(to.Path)); err != nil || len(left) != 1 {
-		t.Errorf("left are %v (%v)", left, err)
-	}
-	wantThere(t, open(t, to).there(), "one")
-}
-
-func TestACancelledRestoreLeavesNothing(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, f *fixture) {
-		for i := range 300 {
-			f.write(add(string(rune('a'+i%26)) + strings.Repeat("x", i)))
-		}
-		to := config(t, f.Kind())
-		ctx, cancel := context.WithCancel(context.Background())
-		_, err := store.Restore(ctx, to, bytes.NewReader(f.backup()), func(rows int64) {
-			if rows == 150 {
-				cancel()
-			}
-		})
-		if err == nil || !strings.Contains(err.Error(), "cancelled") {
-			t.Errorf("got %v", err)
-		}
-		wantNothing(t, to)
-		// A fault of the file in mid-way is told as what it is.
-		broken := errors.New("the disk hiccupped")
-		b := f.backup()
-		if _, err := store.Restore(context.Background(), to, &breaking{bytes.NewReader(b[:len(b)/2]), broken}, nil); !errors.Is(err, broken) {
-			t.Errorf("got %v", err)
-		}
-		wantNothing(t, to)
-	})
-}
-
-// breaking is a reader that fails instead of ending.
-type breaking struct {
-	r   *bytes.Reader
-	err error
-}
-
-func (b *breaking) Read(p []byte) (int, error) {
-	if b.r.Len() == 0 {
-		return 0, b.err
-	}
-	return b.r.Read(p)
 }
