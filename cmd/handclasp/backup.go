@@ -119,9 +119,11 @@ func (o *operatorClient) backup(e *env, w io.Writer, quiet bool) (store.BackupIn
 	case err == nil:
 		return info, nil
 	case e.ctx.Err() != nil:
-		return info, errors.New("the backup was cancelled; nothing was left behind")
+		return info, errors.New("the backup was cancelled, and what came of it is none")
+	case errors.As(err, new(store.BadBackupError)):
+		return info, errors.New("the backup broke off, and what came of it is none. See that the hub runs, and repeat the command")
 	}
-	return info, fmt.Errorf("the backup broke off: %w. Nothing was left behind; see that the hub runs, and repeat the command", err)
+	return info, fmt.Errorf("the backup broke off, and what came of it is none: %w. See that the hub runs, and repeat the command", err)
 }
 
 type restoreCmd struct {

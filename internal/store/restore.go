@@ -16,10 +16,10 @@ import (
 )
 
 // Restore fills a new database from a backup that a store of either kind has made, and brings it to
-// the schema of this program. The database must not hold a hub yet. All of it is there afterwards,
-// durably, or nothing is; a backup that is not whole is refused with [BadBackupError]. Event cursors
-// from before are answered cursor_expired from then on. progress, if not nil, is told the number of
-// rows so far.
+// the schema of this program. The database must not hold a hub yet, and on SQLite the caller owns
+// the folder. All of it is there afterwards, durably, or nothing is; a backup that is not whole is
+// refused with [BadBackupError]. Event cursors from before are answered cursor_expired from then on.
+// progress, if not nil, is told the number of rows so far.
 func Restore(ctx context.Context, cfg Config, r io.Reader, progress func(rows int64)) (BackupInfo, error) {
 	if (cfg.Path == "") == (cfg.URL == "") {
 		return BackupInfo{}, errors.New("restore: name either a SQLite file or a PostgreSQL URL")
@@ -124,20 +124,35 @@ func (r *restoring) postgres(ctx context.Context) error {
 		if _, err := tx.ExecContext(ctx, r.s.d.patientQuery()); err != nil {
 			return err
 		}
-		var version sql.NullString
-		if err := tx.QueryRowContext(ctx, `SELECT to_regclass('goose_db_version')::text`).Scan(&version); err != nil {
+		if err := r.unoccupied(ctx, tx, cfg.Database); err != nil {
 			return err
-		}
-		there, err := readCatalog(r.s.d, eachIn(ctx, tx))
-		if err != nil {
-			return err
-		}
-		if version.Valid || len(there) > 0 {
-			return OccupiedError{"the database " + cfg.Database + " holds the tables of a hub already", "Make another, such as createdb " + cfg.Database + "2, and name it with --database-url"}
 		}
 		return r.fill(ctx, tx, copyInto(conn))
 	})
 	return r.explain(err, func(err error) error { return r.s.explainPostgres(cfg, err) })
+}
+
+// unoccupied refuses a database that holds a hub, or is just being given one.
+func (r *restoring) unoccupied(ctx context.Context, tx *sql.Tx, name string) error {
+	var mine bool
+	if err := tx.QueryRowContext(ctx, `SELECT pg_try_advisory_xact_lock(hashtext('handclasp restore'))`).Scan(&mine); err != nil {
+		return err
+	}
+	if !mine {
+		return OccupiedError{"another restore fills the database " + name, "Wait for it"}
+	}
+	var version sql.NullString
+	if err := tx.QueryRowContext(ctx, `SELECT to_regclass('goose_db_version')::text`).Scan(&version); err != nil {
+		return err
+	}
+	there, err := readCatalog(r.s.d, eachIn(ctx, tx))
+	if err != nil {
+		return err
+	}
+	if version.Valid || len(there) > 0 {
+		return OccupiedError{"the database " + name + " holds the tables of a hub already", "Make another, such as createdb " + name + "2, and name it with --database-url"}
+	}
+	return nil
 }
 
 // explain words a fault of the database; what says by itself what is wrong stays as it is.

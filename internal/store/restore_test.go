@@ -150,6 +150,24 @@ func TestAKilledRestoreIsNoObstacle(t *testing.T) {
 	wantThere(t, open(t, to).there(), "one")
 }
 
+func TestOfTwoRestoresIntoOneDatabaseOneIsRefused(t *testing.T) {
+	t.Parallel()
+	f := open(t, config(t, "sqlite"))
+	f.write(add("one"))
+	backup, to := f.backup(), config(t, "postgres")
+	var second error
+	_, err := store.Restore(context.Background(), to, bytes.NewReader(backup), func(rows int64) {
+		if rows == 1 {
+			_, second = store.Restore(context.Background(), to, bytes.NewReader(backup), nil)
+		}
+	})
+	must(t, err)
+	if !errors.As(second, new(store.OccupiedError)) {
+		t.Errorf("the second ended with %v", second)
+	}
+	wantThere(t, open(t, to).there(), "one")
+}
+
 func TestACancelledRestoreLeavesNothing(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, f *fixture) {
