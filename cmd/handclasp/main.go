@@ -22,6 +22,7 @@ type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Run the hub."`
 	Demo    demoCmd    `cmd:"" help:"Pass a handoff between two agents in a temporary hub, told step by step."`
 	Agent   agentCmd   `cmd:"" help:"Agents and their keys."`
+	Invite  inviteCmd  `cmd:"" help:"Join links, each good for one new agent."`
 	Handoff handoffCmd `cmd:"" help:"The operator's hand on handoffs."`
 	Version versionCmd `cmd:"" help:"Show version, schema and protocol revisions."`
 }

@@ -64,7 +64,7 @@ func (h *Hub) Invite(ctx context.Context, call Call, in InviteInput) (InviteLink
 		base = h.cfg.PublicURL
 	}
 	if base == "" {
-		return InviteLink{}, handoff.Invalid("url", "the address that people reach this hub by is not known here, because no serve runs on it; name it with --url, such as --url https://hub.example.com")
+		return InviteLink{}, handoff.Invalid("url", "the address that people reach the hub by is not known to this command; name it with --url, such as --url https://hub.example.com")
 	}
 	secret, err := h.inviteSecret(ctx)
 	if err != nil {

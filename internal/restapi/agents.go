@@ -56,11 +56,14 @@ func (o *operator) editAgent(w http.ResponseWriter, r *http.Request) {
 
 func (o *operator) setBlock(blocked bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		var in hub.BlockInput
+		var in struct {
+			Other  string `json:"other"`
+			Reason string `json:"reason"`
+		}
 		if !o.decode(w, r, &in) {
 			return
 		}
-		b, err := o.hub.SetBlockFor(r.Context(), asOperator, r.PathValue("handle"), in, blocked)
+		b, err := o.hub.SetBlockFor(r.Context(), asOperator, r.PathValue("handle"), hub.BlockInput{Handle: in.Other, Reason: in.Reason}, blocked)
 		o.answer(w, r, err, BlockChange(b))
 	}
 }
