@@ -165,7 +165,8 @@ func (c *agentEditCmd) edit() (hub.AgentEdit, error) {
 			return edit, fmt.Errorf("%s: it is empty; a word is accepted, and %s leaves none", l.flag, l.none)
 		}
 		if l.empty || len(l.words) > 0 {
-			*l.list = &l.words
+			words := append([]string{}, l.words...) // none is an empty list on the wire; null would change nothing
+			*l.list = &words
 		}
 	}
 	if c.NoTags || len(c.Tag) > 0 {
