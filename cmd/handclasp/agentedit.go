@@ -51,12 +51,21 @@ func showAgent(e *env, a *restapi.AgentDetail) error {
 	}
 	w := tabwriter.NewWriter(e.stdout, 0, 4, 2, ' ', 0)
 	for _, f := range [][2]string{
-		{"handle", a.Handle}, {"id", a.AgentID}, {"name", a.Name}, {"email", a.Email}, {"role", a.Role},
-		{"skills", strings.Join(a.Skills, ", ")}, {"repos", strings.Join(a.Repos, ", ")},
-		{"capabilities", strings.Join(a.Capabilities, ", ")}, {"tags", tagList(a.Tags)},
-		{"status", status}, {"created", a.CreatedAt}, {"last seen", orDash(a.LastSeenAt)},
+		{"handle", a.Handle},
+		{"id", a.AgentID},
+		{"name", a.Name},
+		{"email", a.Email},
+		{"role", a.Role},
+		{"skills", strings.Join(a.Skills, ", ")},
+		{"repos", strings.Join(a.Repos, ", ")},
+		{"capabilities", strings.Join(a.Capabilities, ", ")},
+		{"tags", tagList(a.Tags)},
+		{"status", status},
+		{"created", a.CreatedAt},
+		{"last seen", orDash(a.LastSeenAt)},
 		{"handoffs", fmt.Sprintf("%d open for it, %d held by it", a.Handoffs.Open, a.Handoffs.Held)},
-		{"blocks", blockList(a.Blocks)}, {"blocked by", blockList(a.BlockedBy)},
+		{"blocks", blockList(a.Blocks)},
+		{"blocked by", blockList(a.BlockedBy)},
 	} {
 		if _, err := fmt.Fprintf(w, "%s\t%s\n", f[0], oneLine(f[1])); err != nil {
 			return err

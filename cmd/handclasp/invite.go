@@ -29,7 +29,7 @@ type inviteCreateCmd struct {
 	Role         string `help:"Such as backend."`
 	From         string `help:"The agent that invites. Default: the operator." placeholder:"HANDLE"`
 	ExpiresIn    string `help:"How long the link is good, 1m to 720h (default ${default})." default:"24h" placeholder:"DURATION"`
-	URL          string `name:"url" help:"Address people reach the hub by. Default: the one that the running serve knows."`
+	URL          string `name:"url" help:"Address people reach the hub by. Default: the one that the running serve knows." placeholder:"URL"`
 }
 
 // Help is printed by --help.

@@ -1,5 +1,6 @@
 // Package restapi serves plain HTTP with JSON. So far it holds the operator's routes, which
-// are reached through the owner's socket: whoever can open that is the operator.
+// are reached through the owner's socket: whoever can open that is the operator. And, for all, the
+// one route by which a join link is redeemed.
 package restapi
 
 import (
