@@ -49,6 +49,10 @@ soak-kill: ## kill the hub under load and count what it had acknowledged
 interop: ## a round trip by clients that others wrote (needs node)
 	scripts/interop
 
+.PHONY: clients
+clients: ## give the real Claude Code and Codex the configuration that we print (needs node)
+	scripts/clients
+
 .PHONY: mutants
 mutants: ## build hubs with known faults and see that the tests catch each
 	scripts/mutants

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -67,7 +68,7 @@ func showAgent(e *env, a *restapi.AgentDetail) error {
 		{"blocks", blockList(a.Blocks)},
 		{"blocked by", blockList(a.BlockedBy)},
 	} {
-		if _, err := fmt.Fprintf(w, "%s\t%s\n", f[0], oneLine(f[1])); err != nil {
+		if _, err := fmt.Fprintf(w, "%s\t%s\n", f[0], lineOrDash(f[1])); err != nil {
 			return err
 		}
 	}
@@ -80,9 +81,9 @@ func showAgent(e *env, a *restapi.AgentDetail) error {
 	return keyTable(e, a.Keys)
 }
 
-// oneLine is text of others in a place that has one line; nothing is a dash.
-func oneLine(s string) string {
-	if s = strings.Join(strings.Fields(plain(s)), " "); s == "" {
+// lineOrDash is text of others in a place that has one line; nothing is a dash.
+func lineOrDash(s string) string {
+	if s = oneLine(s, math.MaxInt); s == "" {
 		return "–"
 	}
 	return s

@@ -99,7 +99,7 @@ func (c *inviteListCmd) Run(e *env) error {
 		}
 		return table(e, "JTI\tHANDLE\tROLE\tFROM\tSTATUS\tCREATED\tEXPIRES\tUSED", len(out.Invites), func(i int) string {
 			v := out.Invites[i]
-			return strings.Join([]string{v.JTI, v.Handle, oneLine(v.Role), v.Inviter, v.Status, v.CreatedAt, v.ExpiresAt, orDash(v.RedeemedAt)}, "\t")
+			return strings.Join([]string{v.JTI, v.Handle, lineOrDash(v.Role), v.Inviter, v.Status, v.CreatedAt, v.ExpiresAt, orDash(v.RedeemedAt)}, "\t")
 		})
 	})
 }

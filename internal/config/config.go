@@ -38,6 +38,15 @@ type Serve struct {
 	LogLevel  string `name:"log-level" help:"debug, info, warn or error; debug logs every request (default ${default})." enum:"debug,info,warn,error" default:"info"`
 }
 
+// Embedded is the configuration of a hub that a command opens for itself, with the defaults of
+// the flags above.
+func Embedded(where Where) *Serve {
+	return &Serve{
+		Where: where, FeatureProposedActions: true, LimitCallsPerMinute: 600, LimitParkedCalls: 64,
+		LimitBodyBytes: 4 << 20, LimitPayloadBytes: 64 << 10, MaxDatabaseConns: 4,
+	}
+}
+
 // Validate checks what the parser cannot, in sentences that say what to type instead.
 func (s *Serve) Validate() error {
 	if _, port, err := net.SplitHostPort(s.Listen); err != nil || port == "" {
@@ -112,13 +121,18 @@ func (w *Where) Check() error {
 
 // DefaultData is the user's data folder for the hub (XDG Base Directory).
 func DefaultData() (string, error) {
-	base := os.Getenv("XDG_DATA_HOME")
-	if base == "" || !filepath.IsAbs(base) {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", errors.New("no home folder is known; name a data folder with --data")
-		}
-		base = filepath.Join(home, ".local", "share")
+	if base := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(base) {
+		return filepath.Join(base, "handclasp"), nil
 	}
-	return filepath.Join(base, "handclasp"), nil
+	return HomeData()
+}
+
+// HomeData is DefaultData for a program that knows its home folder and nothing else: one that an
+// MCP client starts gets few variables of the shell.
+func HomeData() (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", errors.New("no home folder is known; name a data folder with --data")
+	}
+	return filepath.Join(home, ".local", "share", "handclasp"), nil
 }

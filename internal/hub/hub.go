@@ -181,6 +181,7 @@ func (h *Hub) wakeLocal(keys []string) {
 		}
 		h.waiters.wake(k)
 	}
+	h.waiters.wake(anyEvent)
 }
 
 // take reads a handoff under its lock as it is now, writing down a lapse or an expiry that no

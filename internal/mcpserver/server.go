@@ -275,19 +275,7 @@ func (s *Server) failed(ctx context.Context, tool string, err error) *mcp.CallTo
 		}
 	}
 	s.opts.Observe(tool, string(e.Code))
-	text := "code: " + string(e.Code) + "\n" + e.Message
-	if e.Hint != "" {
-		text += "\n" + e.Hint
-	}
-	details := e.Details
-	if details == nil {
-		details = map[string]any{}
-	}
 	return &mcp.CallToolResult{
-		IsError: true,
-		Content: []mcp.Content{&mcp.TextContent{Text: text}},
-		StructuredContent: map[string]any{"error": map[string]any{
-			"code": e.Code, "message": e.Message, "hint": e.Hint, "details": details, "retryable": e.Retryable(),
-		}},
+		IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: e.ToolText()}}, StructuredContent: e.ToolValue(),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -200,11 +201,23 @@ func showDraft(d *handoff.Draft) Draft {
 }
 
 func (o *operator) listEvents(w http.ResponseWriter, r *http.Request) {
-	cursor := r.URL.Query().Get("cursor")
-	if cursor == "" {
-		cursor = "0"
+	q := r.URL.Query()
+	in := hub.EventsInput{Cursor: q.Get("cursor"), As: q.Get("as")}
+	switch in.Cursor {
+	case "":
+		in.Cursor = "0"
+	case "now":
+		in.Cursor = ""
 	}
-	list, next, err := o.hub.Events(r.Context(), asOperator, cursor, 1000)
+	if wait := q.Get("wait"); wait != "" {
+		seconds, err := strconv.Atoi(wait)
+		if err != nil {
+			o.fail(w, r, handoff.Invalid("wait", handoff.Quote(wait)+" came; whole seconds are accepted"))
+			return
+		}
+		in.Wait = time.Duration(seconds) * time.Second
+	}
+	list, next, err := o.hub.Events(r.Context(), asOperator, in)
 	out := make([]Event, len(list))
 	for i, e := range list {
 		out[i] = Event{e.Cursor, string(e.Type), e.HandoffID, e.Seq, e.ActorID, e.SubjectID, string(e.State), e.Epoch, e.TraceID, stamp(e.At)}
