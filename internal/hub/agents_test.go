@@ -37,7 +37,7 @@ func hubEvents(f *hubtest.Fixture, want int, types ...handoff.EventType) []hando
 	f.T.Helper()
 	var list []handoff.Event
 	eventually(f.T, fmt.Sprintf("the log shows %d events %v", want, types), func() bool {
-		all, _, err := f.Hub.Events(bg, hubtest.Operator(), "0", 1000)
+		all, _, err := f.Hub.Events(bg, hubtest.Operator(), hub.EventsInput{Cursor: "0"})
 		noError(f.T, err)
 		list = slices.DeleteFunc(all, func(e handoff.Event) bool { return !slices.Contains(types, e.Type) })
 		return len(list) >= want
@@ -282,6 +282,12 @@ func TestTheOperatorBlocksOnBehalfOfAnAgent(t *testing.T) {
 			}
 			if e.Type != want.Type || e.ActorID != want.ActorID || e.SubjectID != want.SubjectID {
 				t.Errorf("event %d: %+v", i, e)
+			}
+		}
+		for _, handle := range []string{"anna@acme", "frank@acme"} {
+			seen, _, err := f.Hub.Events(bg, hubtest.Operator(), hub.EventsInput{Cursor: "0", As: handle})
+			if n := len(slices.DeleteFunc(seen, func(e handoff.Event) bool { return !strings.HasPrefix(string(e.Type), "block.") })); err != nil || n != 4 {
+				t.Errorf("%s sees %d of 4 blocks, %v", handle, n, err)
 			}
 		}
 		_, err := f.Hub.SetBlockFor(bg, hubtest.Operator(), "anna@acme", hub.BlockInput{Handle: "anna@ACME"}, true)
