@@ -22,7 +22,7 @@ check: ## what CI runs on every change; says which suites ran and which did not
 	scripts/check
 
 .PHONY: golden
-golden: ## rewrite the golden tools/list; its diff is a review of the public API
+golden: ## rewrite the golden tools, prompts and resources; their diff is a review of the public API
 	go test ./internal/mcpserver -run Golden -update
 
 .PHONY: lint

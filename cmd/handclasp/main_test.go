@@ -10,7 +10,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"handclasp/internal/hubtest"
 )
+
+// asProgram makes this test binary the program itself, for tests that need processes.
+const asProgram = "RUN_AS_HANDCLASP"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(hubtest.Main(m))
+}
 
 // program is one run of the command line.
 type program struct {
