@@ -81,6 +81,8 @@ func candidates(node *kong.Node, words []string) []string {
 		default:
 			if child := childNamed(node, w); child != nil {
 				node = child
+			} else if node.DefaultCmd != nil { // whose name was left out
+				node = node.DefaultCmd
 			}
 		}
 	}

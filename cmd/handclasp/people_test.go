@@ -178,6 +178,13 @@ func TestImpossibleCommandsAboutPeopleSayWhatToTypeInstead(t *testing.T) {
 	}
 }
 
+func TestFlagsOfAnInviteAreCompletedWithoutTheWordCreate(t *testing.T) {
+	t.Parallel()
+	if out := mustRun(t, "complete", "--", "invite", "frank@acme", "--ex"); out != "--expires-in\n" {
+		t.Errorf("%q", out)
+	}
+}
+
 func TestTheHelpOfCommandsAboutPeopleShowsExamples(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"agent show", "agent edit", "agent block", "agent unblock", "invite", "invite create", "invite list", "invite revoke"} {
