@@ -57,7 +57,7 @@ const speed = "_pragma=temp_store(memory)&_pragma=cache_size(-8000)&_pragma=wal_
 // which holds the same as the database, its mode.
 func (s *Store) dsn(extra string) string {
 	escape := func(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") } // SQLite keeps a plus
-	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&" + speed + "&" + extra +
+	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&_pragma=secure_delete(on)&" + speed + "&" + extra +
 		"&vfs=" + escape(diskVFS(s.cfg.VFS)) + "&modeof=" + escape(s.cfg.Path)
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: s.cfg.Path, RawQuery: q}).String()
 }
