@@ -114,7 +114,7 @@ func (tx *Tx) EraseHandoff(h *handoff.Handoff, text string) error {
 		return err
 	}
 	const where = ` WHERE handoff_id = $1`
-	if err := tx.exec(`UPDATE drafts SET target_files = '', suggested_diff = $2, description = CASE description WHEN '' THEN '' ELSE $2 END,
+	if err := tx.exec(`UPDATE drafts SET target_files = '[]', suggested_diff = $2, description = CASE description WHEN '' THEN '' ELSE $2 END,
 		rationale = CASE rationale WHEN '' THEN '' ELSE $2 END, reason = CASE reason WHEN '' THEN '' ELSE $2 END`+where, h.ID, text); err != nil {
 		return err
 	}
