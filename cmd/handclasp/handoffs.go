@@ -286,12 +286,12 @@ func (c *handoffEraseCmd) confirmed(e *env) error {
 	if !isTerminal(os.Stdin) {
 		return usageError{errors.New("erasing cannot be undone, and nobody is here to ask. Add --yes to erase " + handoff.Quote(c.ID))}
 	}
-	return operateThenAsk(e, &c.Where, &c.handoffID, os.Stdin)
+	return askToErase(e, &c.Where, &c.handoffID, os.Stdin)
 }
 
-// operateThenAsk asks on stderr whether to erase the handoff, reads the word from in, and makes id
+// askToErase asks on stderr whether to erase the handoff, reads the word from in, and makes id
 // the whole id of what was shown.
-func operateThenAsk(e *env, where *config.Where, id *handoffID, in io.Reader) error {
+func askToErase(e *env, where *config.Where, id *handoffID, in io.Reader) error {
 	var h restapi.Handoff
 	if err := operate(e, where, func(o *operatorClient) error { return o.get(id.path("?limit=1"), &h) }); err != nil {
 		return err

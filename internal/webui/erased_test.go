@@ -13,7 +13,7 @@ func TestAnErasedThreadIsShownWithTheMarkerOnly(t *testing.T) {
 	f := hubtest.New(t, "sqlite")
 	anna, key := f.AgentWithKey("anna@acme")
 	f.Agent("frank@acme")
-	id := send(t, f, anna, hub.CreateInput{To: "frank@acme", Summary: "the SECRET plan", Question: "SECRET?"})
+	id := send(t, f, anna, hub.CreateInput{To: "frank@acme", Intent: handoff.AskQuestion, Summary: "the SECRET plan", Question: "SECRET?"})
 	if _, err := f.Hub.Cancel(t.Context(), anna, hub.CancelInput{ThreadID: id, Reason: "SECRET"}); err != nil {
 		t.Fatal(err)
 	}
