@@ -135,6 +135,9 @@ func recipientOf(h *restapi.Handoff) string {
 	if h.Holder == nil || *h.Holder == h.To {
 		return h.To
 	}
+	if handoff.State(h.State).Terminal() {
+		return h.To + " (last held by " + *h.Holder + ")"
+	}
 	return h.To + " (held by " + *h.Holder + ")"
 }
 

@@ -134,11 +134,14 @@ func (s *sheet) facts(t *restapi.HandoffThread, now time.Time) {
 	s.fact("Intent", t.Intent)
 	s.fact("From", partyOf(t, t.From))
 	s.fact("To", partyOf(t, t.To))
-	held := "nobody"
+	name, held := "Holder", "nobody"
+	if handoff.State(t.State).Terminal() {
+		name = "Last holder"
+	}
 	if t.Holder != nil {
 		held = partyOf(t, *t.Holder)
 	}
-	s.fact("Holder", fmt.Sprintf("%s, claim epoch %d", held, t.ClaimEpoch))
+	s.fact(name, fmt.Sprintf("%s, claim epoch %d", held, t.ClaimEpoch))
 	s.fact("Lease until", orNothing(t.LeaseExpiresAt))
 	s.fact("Created", t.CreatedAt+", "+ageOf(t.CreatedAt, now)+" ago")
 	s.fact("Fetched", orDash(t.FetchedAt))

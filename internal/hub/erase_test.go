@@ -10,7 +10,7 @@ import (
 	"handclasp/internal/handoff"
 	"handclasp/internal/hub"
 	"handclasp/internal/hubtest"
-	)
+)
 
 // secret stands in every text of what is erased in these tests.
 const secret = "SECRET"
