@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -139,15 +138,6 @@ func recipientOf(h *restapi.Handoff) string {
 		return h.To + " (last held by " + *h.Holder + ")"
 	}
 	return h.To + " (held by " + *h.Holder + ")"
-}
-
-// oneLine cuts a text of others to one line of at most so many characters.
-func oneLine(s string, width int) string {
-	s = strings.Join(strings.Fields(plain(s)), " ")
-	if cut := handoff.CutGraphemes(s, width); len(cut) < len(s) {
-		return cut + "…"
-	}
-	return s
 }
 
 // ageOf says how long ago a time of the hub's was.
@@ -286,10 +276,10 @@ func (c *handoffEraseCmd) Run(e *env) error {
 
 // confirmed shows the person what is about to be erased and asks. The folder is free meanwhile.
 func (c *handoffEraseCmd) confirmed(e *env) error {
-	if !isTerminal(os.Stdin) {
+	if !isTerminal(e.stdin) {
 		return usageError{errors.New("erasing cannot be undone, and nobody is here to ask. Add --yes to erase " + handoff.Quote(c.ID))}
 	}
-	return askToErase(e, &c.Where, &c.handoffID, os.Stdin)
+	return askToErase(e, &c.Where, &c.handoffID, e.stdin)
 }
 
 // askToErase asks on stderr whether to erase the handoff, reads the word from in, and makes id
@@ -312,14 +302,4 @@ func askToErase(e *env, where *config.Where, id *handoffID, in io.Reader) error 
 	}
 	id.ID = h.ThreadID
 	return nil
-}
-
-// isTerminal reports whether a person may be at the other end of f.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
 }

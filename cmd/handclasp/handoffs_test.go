@@ -13,6 +13,7 @@ import (
 	"handclasp/internal/config"
 	"handclasp/internal/handoff"
 	"handclasp/internal/hub"
+	"handclasp/internal/owner"
 	"handclasp/internal/restapi"
 	"handclasp/internal/telemetry"
 )
@@ -34,23 +35,22 @@ func newWorkshop(t *testing.T) *workshop {
 // within calls the hub of the folder as agents do, while no command runs.
 func (w *workshop) within(f func(h *hub.Hub, as func(handle string) hub.Call)) {
 	w.t.Helper()
-	where := config.Where{Data: w.data}
-	own, err := takeFolder(w.data)
+	own, err := owner.Take(w.data)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	defer own.release()
-	st, h, err := openHub(context.Background(), &config.Serve{Where: where, FeatureProposedActions: true}, "", telemetry.NewLogger(io.Discard, "text", 0), telemetry.New())
+	defer own.Release()
+	n, err := openNode(context.Background(), config.Embedded(config.Where{Data: w.data}), "", telemetry.NewLogger(io.Discard, "text", 0))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	defer func() {
-		if err := st.Close(); err != nil {
+		if err := n.close(); err != nil {
 			w.t.Error(err)
 		}
 	}()
-	f(h, func(handle string) hub.Call {
-		list, err := h.Agents(context.Background(), hub.Call{Actor: handoff.Operator()})
+	f(n.hub, func(handle string) hub.Call {
+		list, err := n.hub.Agents(context.Background(), hub.Call{Actor: handoff.Operator()})
 		for _, a := range list {
 			if a.Handle == handle {
 				return hub.Call{Actor: handoff.Actor{Kind: handoff.KindAgent, ID: a.ID, Handle: a.Handle}}
