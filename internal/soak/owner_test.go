@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -229,92 +228,8 @@ func (r *ownerRow) measure(tm *team, killed, asked, listening time.Time) {
 	}
 }
 
-// spread is the median and the maximum.
+// spread tells the median and the maximum.
 func spread(list []time.Duration) string {
 	list = slices.Sorted(slices.Values(list))
 	return fmt.Sprintf("median %s, max %s", list[len(list)/2].Round(100*time.Microsecond), list[len(list)-1].Round(100*time.Microsecond))
-}
-
-// wakeWithin is how soon after the writer's acknowledgement a parked reader has its answer.
-const wakeWithin = 50 * time.Millisecond
-
-// TestSoakOwnerWakesParkedReaders parks check_inbox in one process, commits a handoff through
-// another, and measures from the writer's acknowledgement to the reader's answer. Nothing else
-// goes on.
-func TestSoakOwnerWakesParkedReaders(t *testing.T) {
-	c := &crew{t: t, where: []string{"--data", t.TempDir()}, stdio: map[string]*process{}}
-	samples := 6 * int(min(10, setting(t, "HANDCLASP_SOAK_ROUNDS", 10))) // of each way
-	list := members(t, 1, c.where...)
-	first, second, reader := list[0], list[1], list[2]
-	c.startStdio(first) // and it owns the folder
-	c.startStdio(second)
-	c.startStdio(reader)
-	var all []time.Duration
-	way := func(name string, kind string, from, to agent, w caller) {
-		if _, got := c.owner(); got != kind {
-			t.Fatalf("%s: the owner is of kind %s", name, got)
-		}
-		got := make([]time.Duration, samples)
-		for i := range got {
-			got[i] = c.wake(from, to, w, fmt.Sprintf("%s %d", name, i))
-		}
-		fmt.Printf("%-66s %s\n", name, spread(got))
-		all = append(all, got...)
-	}
-	fmt.Printf("parked readers, %d samples each; from the writer's acknowledgement to the reader's answer\n", samples)
-	way("stdio owner; it writes, another stdio process reads", owner.MCP, first, reader, overStdio{c})
-	way("stdio owner; a second stdio process writes, a third reads", owner.MCP, second, reader, overStdio{c})
-	way("stdio owner; another stdio process writes, the owner reads", owner.MCP, second, first, overStdio{c})
-	c.startHub()
-	http := &overHTTP{crew: c}
-	defer http.close()
-	way("hub owns; it is written to over HTTP, a stdio process reads", owner.Serve, first, reader, http)
-	way("hub owns; a stdio process writes, another reads", owner.Serve, second, reader, overStdio{c})
-	c.stop()
-	fmt.Printf("parked readers: %d samples, %s; limit %s\n", len(all), spread(all), wakeWithin)
-	if worst := slices.Max(all); worst > wakeWithin {
-		t.Errorf("a parked reader woke %s after the acknowledgement, want %s at most", worst, wakeWithin)
-	}
-}
-
-// wake is one sample.
-func (c *crew) wake(from, to agent, w caller, text string) time.Duration {
-	c.t.Helper()
-	type page struct {
-		Items []struct {
-			ID      string `json:"thread_id"`
-			Preview string `json:"summary_preview"`
-		} `json:"items"`
-	}
-	var woken page
-	answered := make(chan error, 1)
-	var at time.Time
-	go func() {
-		err := overStdio{c}.call(to, "check_inbox", map[string]any{"wait_seconds": 30, "role": "recipient", "limit": 1}, &woken)
-		at = time.Now()
-		answered <- err
-	}()
-	// That the call is parked no process tells; a call takes a few milliseconds to get there.
-	select {
-	case err := <-answered:
-		c.t.Fatalf("%s: the reader was answered before anything was written: %v, %+v", text, err, woken)
-	case <-time.After(40 * time.Millisecond):
-	}
-	var sent answer
-	if err := w.call(from, "handoff_to_teammate", map[string]any{"to": to.Handle, "intent": "inform", "summary": text}, &sent); err != nil {
-		c.t.Fatal(err)
-	}
-	acked := time.Now()
-	if err := <-answered; err != nil {
-		c.t.Fatal(err)
-	}
-	if len(woken.Items) != 1 || woken.Items[0].ID != sent.ThreadID {
-		c.t.Fatalf("%s: the reader got %s, want thread %s", text, strings.TrimSpace(fmt.Sprint(woken)), sent.ThreadID)
-	}
-	// What is read wakes nobody again.
-	var read view
-	if err := (overStdio{c}).call(to, "view_thread", map[string]any{"thread_id": sent.ThreadID}, &read); err != nil {
-		c.t.Fatal(err)
-	}
-	return at.Sub(acked)
 }
