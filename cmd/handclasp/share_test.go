@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,22 +14,6 @@ import (
 	"handclasp/internal/hubtest"
 	"handclasp/internal/owner"
 )
-
-// asProgram in the environment makes this test binary the program itself.
-const asProgram = "HANDCLASP_TEST_AS_PROGRAM"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) == "" {
-		os.Exit(m.Run())
-	}
-	if os.Args[1] == "serve" { // stdio processes end with their stdin anyway
-		go func() {
-			_, _ = io.Copy(io.Discard, os.Stdin)
-			os.Exit(1) // the tests are gone
-		}()
-	}
-	main()
-}
 
 // child is the program in a process of its own.
 type child struct {
@@ -43,7 +26,7 @@ type child struct {
 func startChild(t *testing.T, args ...string) *child {
 	t.Helper()
 	c := &child{cmd: exec.Command(os.Args[0], args...), log: &hubtest.LogBuffer{}}
-	c.cmd.Env = append(os.Environ(), asProgram+"=1")
+	c.cmd.Env = append(os.Environ(), asProgram+"="+tied)
 	c.cmd.Stderr = c.log
 	stdin, err := c.cmd.StdinPipe()
 	if err != nil {
