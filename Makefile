@@ -3,7 +3,7 @@
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: ## start a hub on the default data folder (ARGS="--listen ..." for flags)
@@ -44,6 +44,10 @@ soak: ## the long counts: kills, restarts, many writers (up to an hour)
 .PHONY: soak-kill
 soak-kill: ## kill the hub under load and count what it had acknowledged
 	scripts/soak-kill
+
+.PHONY: soak-owner
+soak-owner: ## kill the owner of a shared folder under load and count; time parked readers
+	scripts/soak-owner
 
 .PHONY: interop
 interop: ## a round trip by clients that others wrote (needs node)

@@ -13,8 +13,12 @@ import (
 type agentCmd struct {
 	Add     agentAddCmd     `cmd:"" help:"Register an agent and show its key, once."`
 	List    agentListCmd    `cmd:"" help:"List the agents."`
+	Show    agentShowCmd    `cmd:"" help:"Show all that is known of an agent."`
+	Edit    agentEditCmd    `cmd:"" help:"Change what is known of an agent."`
 	Disable agentDisableCmd `cmd:"" help:"Turn an agent off: its keys stop at once."`
 	Enable  agentEnableCmd  `cmd:"" help:"Turn a disabled agent on again."`
+	Block   agentBlockCmd   `cmd:"" help:"Keep another agent from handing work to one."`
+	Unblock agentUnblockCmd `cmd:"" help:"Lift such a block."`
 	Key     agentKeyCmd     `cmd:"" help:"The keys of an agent."`
 }
 
@@ -40,13 +44,9 @@ type agentAddCmd struct {
 }
 
 func (c *agentAddCmd) Run(e *env) error {
-	tags := map[string][]string{}
-	for _, t := range c.Tag {
-		key, value, ok := strings.Cut(t, "=")
-		if !ok || key == "" || value == "" {
-			return usageError{fmt.Errorf("--tag: %q came; key=value is accepted, such as team=platform", t)}
-		}
-		tags[key] = append(tags[key], value)
+	tags, err := parseTags(c.Tag)
+	if err != nil {
+		return err
 	}
 	return operateOn(e, &c.Where, true, func(o *operatorClient) error {
 		conn, err := c.access(o, &c.Where, c.Handle)
@@ -166,10 +166,14 @@ func (c *keyListCmd) Run(e *env) error {
 		if c.JSON {
 			return printJSON(e, out)
 		}
-		return table(e, "KEY ID\tKEY\tLABEL\tCREATED\tLAST USED\tREVOKED", len(out.Keys), func(i int) string {
-			k := out.Keys[i]
-			return strings.Join([]string{k.KeyID, k.Hint, plain(k.Label), k.CreatedAt, orDash(k.LastUsedAt), orDash(k.RevokedAt)}, "\t")
-		})
+		return keyTable(e, out.Keys)
+	})
+}
+
+func keyTable(e *env, keys []restapi.Key) error {
+	return table(e, "KEY ID\tKEY\tLABEL\tCREATED\tLAST USED\tREVOKED", len(keys), func(i int) string {
+		k := keys[i]
+		return strings.Join([]string{k.KeyID, k.Hint, plain(k.Label), k.CreatedAt, orDash(k.LastUsedAt), orDash(k.RevokedAt)}, "\t")
 	})
 }
 

@@ -299,4 +299,3 @@ func TestDoctorFindsWhatIsWrongWithPostgreSQL(t *testing.T) {
 		t.Errorf("no server: %+v", f)
 	}
 }
-

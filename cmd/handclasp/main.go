@@ -20,19 +20,22 @@ import (
 
 // cli is the command line; kong reads flags and their HANDCLASP_… twins into it.
 type cli struct {
-	Serve   serveCmd   `cmd:"" help:"Run the hub."`
-	MCP     mcpCmd     `cmd:"" name:"mcp" help:"Serve MCP over stdio, for a client that starts its servers itself."`
-	Demo    demoCmd    `cmd:"" help:"Pass a handoff between two agents in a temporary hub, told step by step."`
-	Agent   agentCmd   `cmd:"" help:"Agents and their keys."`
-	Handoff handoffCmd `cmd:"" help:"The operator's hand on handoffs."`
-	Inbox   inboxCmd   `cmd:"" help:"List what waits for an agent, or open one thread."`
-	Send    sendCmd    `cmd:"" help:"Hand work to a teammate's agent."`
-	Tail    tailCmd    `cmd:"" help:"Follow the log of the hub."`
-	Doctor  doctorCmd  `cmd:"" help:"Check the configuration, the data and their surroundings, and say what to do."`
-	Backup  backupCmd  `cmd:"" help:"Write all that a hub holds to a file, while it serves."`
-	Restore restoreCmd `cmd:"" help:"Fill a new hub from a backup."`
-	Export  exportCmd  `cmd:"" help:"Write the log of events as NDJSON."`
-	Version versionCmd `cmd:"" help:"Show version, schema and protocol revisions."`
+	Serve      serveCmd      `cmd:"" help:"Run the hub."`
+	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Serve MCP over stdio, for a client that starts its servers itself."`
+	Demo       demoCmd       `cmd:"" help:"Pass a handoff between two agents in a temporary hub, told step by step."`
+	Agent      agentCmd      `cmd:"" help:"Agents and their keys."`
+	Invite     inviteCmd     `cmd:"" help:"Join links, each good for one new agent."`
+	Handoff    handoffCmd    `cmd:"" help:"The operator's hand on handoffs."`
+	Inbox      inboxCmd      `cmd:"" help:"List what waits for an agent, or open one thread."`
+	Send       sendCmd       `cmd:"" help:"Hand work to a teammate's agent."`
+	Tail       tailCmd       `cmd:"" help:"Follow the log of the hub."`
+	Doctor     doctorCmd     `cmd:"" help:"Check the configuration, the data and their surroundings, and say what to do."`
+	Backup     backupCmd     `cmd:"" help:"Write all that a hub holds to a file, while it serves."`
+	Restore    restoreCmd    `cmd:"" help:"Fill a new hub from a backup."`
+	Export     exportCmd     `cmd:"" help:"Write the log of events as NDJSON."`
+	Completion completionCmd `cmd:"" help:"Print the script that completes commands in a shell."`
+	Complete   completeCmd   `cmd:"" hidden:""`
+	Version    versionCmd    `cmd:"" help:"Show version, schema and protocol revisions."`
 }
 
 // env is what a command gets from its surroundings.
@@ -40,6 +43,7 @@ type env struct {
 	ctx            context.Context
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	model          *kong.Node // of the command line
 	// variables are the names in the environment that set a flag of any command.
 	variables map[string]bool
 }
@@ -86,7 +90,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "handclasp: %v\nTry: handclasp %s--help\n", err, commandPath(err))
 		return 2
 	}
-	if err := k.Run(&env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, variables: variables(parser.Model.Node)}); err != nil {
+	if err := k.Run(&env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, model: parser.Model.Node, variables: variables(parser.Model.Node)}); err != nil {
 		fmt.Fprintln(stderr, "handclasp:", err)
 		var usage usageError
 		if errors.As(err, &usage) {

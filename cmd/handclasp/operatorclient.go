@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"handclasp/internal/restapi"
 )
@@ -74,7 +75,14 @@ func (e unreachableError) Error() string {
 
 func (e unreachableError) Unwrap() error { return e.err }
 
-func escape(s string) string { return url.PathEscape(s) }
+// escape makes one segment of a path of any word: dots would be taken for folders, and nothing for
+// the path above.
+func escape(s string) string {
+	if s == "" {
+		s = " "
+	}
+	return strings.ReplaceAll(url.PathEscape(s), ".", "%2E")
+}
 
 func printJSON(e *env, v any) error {
 	enc := json.NewEncoder(e.stdout)

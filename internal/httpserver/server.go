@@ -14,6 +14,7 @@ import (
 
 	"handclasp/internal/hub"
 	"handclasp/internal/mcpserver"
+	"handclasp/internal/restapi"
 	"handclasp/internal/telemetry"
 )
 
@@ -21,7 +22,7 @@ import (
 type Config struct {
 	Hub   *hub.Hub
 	MCP   *mcpserver.Server
-	Inbox http.Handler // the pages for people; serves /inbox, /login, /logout and /assets
+	Inbox http.Handler // the pages for people; serves /inbox, /login, /logout, /join and /assets
 	// Operator serves the operator's routes; they are on the owner's socket only.
 	Operator http.Handler
 	Metrics  *telemetry.Metrics
@@ -51,10 +52,11 @@ func New(cfg Config) http.Handler {
 	s.mount(mux, "/mcp", s.bearer(cfg.MCP.Handler("")))
 
 	if cfg.Inbox != nil {
-		for _, p := range []string{"/inbox", "/inbox/{thread_id}", "/login", "/logout", "/assets/"} {
+		for _, p := range []string{"/inbox", "/inbox/{thread_id}", "/login", "/logout", "/join", "/assets/"} {
 			mux.Handle(p, cfg.Inbox)
 		}
 	}
+	mux.Handle("POST /invites/{jti}/redeem", restapi.Redeem(cfg.Hub, cfg.Log))
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry(), promhttp.HandlerOpts{}))

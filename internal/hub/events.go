@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"handclasp/internal/handoff"
@@ -77,7 +78,7 @@ func shownTo(tx *store.Tx, handle string, list []handoff.Event) ([]handoff.Event
 			sees = h.VisibleTo(actor, labels, tx.Now())
 			visible[e.HandoffID] = sees
 		}
-		if sees || e.HandoffID == "" && (e.ActorID == a.ID || e.SubjectID == a.ID) {
+		if sees || e.HandoffID == "" && (e.ActorID == a.ID || strings.Contains(e.SubjectID, a.ID)) { // one of two, see [handoff.Event]
 			kept = append(kept, e)
 		}
 	}

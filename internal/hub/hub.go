@@ -52,7 +52,8 @@ type Hub struct {
 	keys    *keyCache
 	rates   *rates
 	stats   statsCache
-	secret  func(context.Context) ([]byte, error)
+	// secret signs the sessions of browsers, inviteSecret join links.
+	secret, inviteSecret func(context.Context) ([]byte, error)
 }
 
 // New makes a hub. Call [Hub.Run] to keep it listening to other nodes.
@@ -75,7 +76,7 @@ func New(cfg Config) *Hub {
 		rates:   newRates(cfg.CallsPerMinute),
 	}
 	h.keys = newKeyCache(cfg.Store.Shared())
-	h.secret = onceValue(h.loadSecret)
+	h.secret, h.inviteSecret = h.loadSecret("session_secret"), h.loadSecret("invite_secret")
 	return h
 }
 
@@ -209,11 +210,24 @@ func (c *change) lapse(was, h *handoff.Handoff) error {
 		if err := c.record(h, event, handoff.System(), "", 0, h.Creator, was.Holder); err != nil {
 			return err
 		}
+		if err := c.parted(h, was.Holder); err != nil {
+			return err
+		}
 	}
 	if event, ok := h.Expire(c.Now()); ok {
 		return c.record(h, event, handoff.System(), "", 0, h.Creator, h.Recipient)
 	}
 	return nil
+}
+
+// parted takes the thread from the inbox of a holder that lost it and has no other part in it. A
+// pool handoff stays: its past holder may claim it again.
+func (c *change) parted(h *handoff.Handoff, holder string) error {
+	if holder == "" || h.Door == handoff.DoorPool || slices.Contains(others(h), holder) {
+		return nil
+	}
+	c.wake[holder] = true
+	return c.ClearNotices(holder, h)
 }
 
 func (c *change) visible(h *handoff.Handoff) error {

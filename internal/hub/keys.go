@@ -230,20 +230,21 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// loadSecret reads the secret that signs inbox sessions and makes it at first use. All nodes
+// loadSecret reads a secret that signs tokens of one kind and makes it at first use. All nodes
 // share it through the database.
-func (h *Hub) loadSecret(ctx context.Context) ([]byte, error) {
-	const name = "session_secret"
-	var text string
-	err := h.st.Write(ctx, func(tx *store.Tx) error {
-		var err error
-		text, err = tx.SettingOrNew(name, hex.EncodeToString(auth.NewSecret()))
-		return err
+func (h *Hub) loadSecret(name string) func(context.Context) ([]byte, error) {
+	return onceValue(func(ctx context.Context) ([]byte, error) {
+		var text string
+		err := h.st.Write(ctx, func(tx *store.Tx) error {
+			var err error
+			text, err = tx.SettingOrNew(name, hex.EncodeToString(auth.NewSecret()))
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return hex.DecodeString(text)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return hex.DecodeString(text)
 }
 
 // SignIn checks a key and returns the token for a browser's session and who signed in.

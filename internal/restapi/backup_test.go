@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -19,8 +18,6 @@ import (
 	"handclasp/internal/restapi"
 	"handclasp/internal/store"
 )
-
-func TestMain(m *testing.M) { os.Exit(hubtest.Main(m)) }
 
 func operator(f *hubtest.Fixture) http.Handler {
 	return restapi.Operator(f.Hub, slog.New(slog.NewTextHandler(f.Log, nil)))
