@@ -154,6 +154,9 @@ type keeper struct {
 
 // run is the hub of this process, until it ends or another asks for the folder.
 func (k *keeper) run(ctx context.Context, own *owner.Owner) (err error) {
+	if err := hubIn(k.cfg.Data); err != nil { // the folder was emptied since
+		return err
+	}
 	n, err := openNode(ctx, k.cfg, "", k.log)
 	if err != nil {
 		return err
@@ -168,6 +171,8 @@ func (k *keeper) run(ctx context.Context, own *owner.Owner) (err error) {
 	k.log.Info("this process owns the data folder", "data", k.cfg.Data)
 	select {
 	case <-ctx.Done():
+	case <-own.Lost():
+		return folderLostError{k.cfg.Data}
 	case <-own.Wanted():
 		k.log.Info("the data folder is handed over to a hub", "data", k.cfg.Data)
 	}

@@ -32,10 +32,12 @@ func operateOn(e *env, where *config.Where, founding bool, f func(*operatorClien
 	if where.DatabaseURL != "" {
 		return operateHere(ctx, where, f)
 	}
-	if !founding {
-		if err := hubIn(where.Data); err != nil {
-			return err
-		}
+	there := hubIn
+	if founding {
+		there = owner.Make
+	}
+	if err := there(where.Data); err != nil {
+		return err
 	}
 	for {
 		own, err := owner.Take(where.Data)

@@ -44,23 +44,26 @@ func Keep(ctx context.Context, data string, run func(context.Context, *Owner) er
 	}
 }
 
-// WaitFor is [Take] for a hub that is started on purpose: a stdio owner is asked to hand over,
-// an operator's command that owns the folder for the moment is waited for, and another hub is
-// not.
+// WaitFor is [Take] for a hub that is started on purpose, which makes its folder: a stdio owner is
+// asked to hand over, an operator's command that owns the folder for the moment is waited for, and
+// another hub is not.
 func WaitFor(ctx context.Context, data string) (*Owner, error) {
-	asked := false
+	if err := Make(data); err != nil {
+		return nil, err
+	}
+	var ask time.Time // when to ask next: who was asked may be gone, and another have come
 	for give := time.Now().Add(giveUp); ; {
 		own, err := Take(data)
 		var owned OwnedError
 		if err == nil || !errors.As(err, &owned) || time.Now().After(give) {
 			return own, err
 		}
-		if !asked {
+		if time.Now().After(ask) {
 			if _, gone := Ask(ctx, data); gone == nil {
 				if yes, gone := AskForFolder(ctx, data); gone == nil && !yes {
 					return nil, err
 				}
-				asked = true
+				ask = time.Now().Add(askAgain)
 			}
 		}
 		select {
@@ -72,4 +75,6 @@ func WaitFor(ctx context.Context, data string) (*Owner, error) {
 }
 
 // giveUp is how long a hub waits for an owner that is starting, ending or handing over.
-const giveUp = 8 * time.Second
+var giveUp = 8 * time.Second
+
+const askAgain = time.Second
