@@ -2,71 +2,27 @@ package store_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"handclasp/internal/hubtest"
 	"handclasp/internal/store"
 )
 
-// smallDisk mounts a file system of that many bytes, which needs root.
-func smallDisk(t *testing.T, size int) string {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		hubtest.Require(t, "tmpfs", errors.New("only root may mount a file system"))
-	}
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", size)); err != nil {
-		hubtest.Require(t, "tmpfs", fmt.Errorf("mount tmpfs: %w", err))
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Errorf("unmount %s: %v", dir, err)
-			_ = syscall.Unmount(dir, syscall.MNT_DETACH)
-		}
-	})
-	return dir
-}
-
-// fill takes all the room that is left and returns what gives it back.
-func fill(t *testing.T, dir string) (empty func()) {
-	t.Helper()
-	path := filepath.Join(dir, "ballast")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for block := make([]byte, 4096); ; {
-		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
-			return func() {
-				if err := os.Remove(path); err != nil {
-					t.Error(err)
-				}
-			}
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestPoisonedBatchOnAFullFileSystemAnswersTruly(t *testing.T) {
 	t.Parallel()
 	for name, reading := range map[string]bool{"with readers": true, "writer alone": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := smallDisk(t, 64<<20)
+			dir := hubtest.SmallDisk(t, 64<<20)
 			f := open(t, store.Config{Path: filepath.Join(dir, "handclasp.db")})
 			f.write(add("earlier"))
 			if reading {
 				f.there()
 			}
-			empty := fill(t, dir)
+			empty := hubtest.FillDisk(t, dir)
 			answers := f.together(
 				call{fn: add("before")},
 				call{fn: addLarge("large", spill)},
@@ -95,8 +51,8 @@ func TestPoisonedBatchOnAFullFileSystemAnswersTruly(t *testing.T) {
 
 func TestOpeningOnAFullFileSystemSaysSo(t *testing.T) {
 	t.Parallel()
-	dir := smallDisk(t, 8<<20)
-	fill(t, dir)
+	dir := hubtest.SmallDisk(t, 8<<20)
+	hubtest.FillDisk(t, dir)
 	_, err := store.Open(context.Background(), store.Config{Path: filepath.Join(dir, "handclasp.db")})
 	if err == nil || !strings.Contains(err.Error(), "is full") {
 		t.Errorf("got %v, want the sentence about the full disk", err)
