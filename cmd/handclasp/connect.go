@@ -98,6 +98,7 @@ func connectFolder(ctx context.Context, id *config.Identity, log *slog.Logger) (
 	if err := hubIn(id.Data); err != nil {
 		return nil, err
 	}
+	warnOfFolder(id.Data, log)
 	keeper := &keeper{cfg: config.Embedded(id.Where), log: log}
 	keepCtx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -227,6 +228,9 @@ func (k *keeper) wait(ctx context.Context) error {
 
 // reason is the innermost cause, which says more to a person than the way it came.
 func reason(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer came in time"
+	}
 	var op *net.OpError
 	if errors.As(err, &op) {
 		err = op.Err

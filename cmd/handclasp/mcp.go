@@ -46,6 +46,9 @@ func (c *mcpCmd) Run(e *env) error {
 	}
 	log := telemetry.NewLogger(e.stderr, "text", level)
 	conn, err := connect(e.ctx, &c.Identity, log)
+	if e.ctx.Err() != nil && conn == nil { // a signal came first
+		return nil
+	}
 	if err != nil {
 		return err
 	}

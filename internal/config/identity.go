@@ -138,6 +138,7 @@ func within(dir, path string) string {
 	}
 	return filepath.Join(dir, path)
 }
+
 func (i *Identity) readKey() error {
 	key, from := os.Getenv("HANDCLASP_KEY"), "HANDCLASP_KEY"
 	if i.KeyFile != "" {
