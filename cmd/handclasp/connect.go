@@ -99,7 +99,7 @@ func connectFolder(ctx context.Context, id *config.Identity, log *slog.Logger) (
 		return nil, err
 	}
 	warnOfFolder(id.Data, log)
-	keeper := &keeper{cfg: config.Embedded(id.Where), log: log}
+	keeper := &keeper{cfg: config.Embedded(id.Where), log: log, patience: dialTimeout}
 	keepCtx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { owner.Keep(keepCtx, id.Data, keeper.run, keeper.failed) })
@@ -148,6 +148,8 @@ func (c *connection) check(ctx context.Context) (err error) {
 type keeper struct {
 	cfg *config.Serve
 	log *slog.Logger
+	// patience is how long an owner may take to answer that is starting, ending or handing over.
+	patience time.Duration
 
 	mu  sync.Mutex
 	err error // why this process could not make one, the last time it tried
@@ -203,7 +205,7 @@ func (k *keeper) explain(err error) string {
 
 // wait returns once the folder's hub answers, or says why it does not.
 func (k *keeper) wait(ctx context.Context) error {
-	give := time.Now().Add(dialTimeout)
+	give := time.Now().Add(k.patience)
 	for {
 		_, err := owner.Ask(ctx, k.cfg.Data)
 		if err == nil {
@@ -216,7 +218,7 @@ func (k *keeper) wait(ctx context.Context) error {
 		case failed != nil:
 			return failed
 		case time.Now().After(give):
-			return errors.New(k.explain(err))
+			return k.silence(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -224,6 +226,19 @@ func (k *keeper) wait(ctx context.Context) error {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// silence says why nobody answers: the owner is frozen, if there is one.
+func (k *keeper) silence(err error) error {
+	own, taken := owner.Take(k.cfg.Data)
+	if taken == nil {
+		own.Release()
+	}
+	var owned owner.OwnedError
+	if errors.As(taken, &owned) {
+		return unanswered(owned)
+	}
+	return errors.New(k.explain(err))
 }
 
 // reason is the innermost cause, which says more to a person than the way it came.

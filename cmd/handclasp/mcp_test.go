@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"handclasp/internal/config"
 	"handclasp/internal/hubtest"
 	"handclasp/internal/owner"
 )
@@ -356,6 +357,10 @@ func TestAnOwnerThatIsFrozenHoldsNoCommandUpForever(t *testing.T) {
 	p := runProgram(ctx, "agent", "list", "--data", data)
 	if p.code != 1 || !strings.Contains(p.stderr.String(), "in use by process") || !strings.Contains(p.stderr.String(), "does not answer") {
 		t.Errorf("agent list: %d %s", p.code, p.stderr.String())
+	}
+	k := &keeper{cfg: config.Embedded(config.Where{Data: data}), log: slog.New(slog.DiscardHandler), patience: time.Nanosecond}
+	if err := k.wait(t.Context()); err == nil || !strings.Contains(err.Error(), "in use by process") || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("mcp: %v", err)
 	}
 	c := startMCP(t, "--as", "anna@acme", "--data", data)
 	c.stop()

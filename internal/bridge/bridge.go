@@ -33,6 +33,9 @@ type Config struct {
 	Log     *slog.Logger
 	// Patience is how long a call is repeated while its transport fails; 0 means 15 seconds.
 	Patience time.Duration
+	// Longest is how long a call may take in all; 0 means 58 seconds. The longest parked call takes
+	// 50, and many clients wait a minute and no more.
+	Longest time.Duration
 	// MaxLine bounds a message in bytes; 0 means 4 MiB, which is what a hub takes.
 	MaxLine int
 	// MaxAnswer bounds an answer of the hub in bytes; 0 means 64 MiB.
@@ -45,6 +48,7 @@ type Config struct {
 
 const (
 	defaultPatience = 15 * time.Second
+	defaultLongest  = 58 * time.Second
 	defaultMaxLine  = 4 << 20
 	// maxRunning bounds the requests of the client that are answered at the same time.
 	maxRunning = 256
@@ -59,6 +63,7 @@ const (
 
 func (cfg Config) withDefaults() Config {
 	cfg.Patience = cmp.Or(cfg.Patience, defaultPatience)
+	cfg.Longest = cmp.Or(cfg.Longest, defaultLongest)
 	cfg.MaxLine = cmp.Or(cfg.MaxLine, defaultMaxLine)
 	cfg.MaxAnswer = cmp.Or(cfg.MaxAnswer, defaultMaxAnswer)
 	cfg.Pause = cmp.Or(cfg.Pause, defaultPause)

@@ -19,13 +19,8 @@ import (
 	"handclasp/internal/handoff"
 )
 
-const (
-	longestPause = time.Second
-	// tryTimeout is longer than the longest parked call.
-	tryTimeout = 65 * time.Second
-	// totalTimeout ends a call that has been repeated: many clients wait a minute and no more.
-	totalTimeout = 58 * time.Second
-)
+// longestPause ends the doubling of the pauses between tries.
+const longestPause = time.Second
 
 // failure is a try that did not bring an answer of the hub.
 type failure struct {
@@ -42,11 +37,7 @@ func (b *bridge) carry(ctx context.Context, m *message) {
 	sent := false
 	pause := b.cfg.Pause
 	for {
-		limit := tryTimeout
-		if !failing.IsZero() {
-			limit = totalTimeout - time.Since(began)
-		}
-		f := b.try(ctx, m, limit)
+		f := b.try(ctx, m, b.cfg.Longest-time.Since(began))
 		if ctx.Err() != nil || f == nil { // the client no longer waits, or has its answer
 			return
 		}
@@ -54,7 +45,7 @@ func (b *bridge) carry(ctx context.Context, m *message) {
 			failing = time.Now()
 		}
 		sent = sent || f.sent
-		if !f.again || time.Since(failing) > b.cfg.Patience || time.Since(began) > totalTimeout {
+		if !f.again || time.Since(failing) > b.cfg.Patience || time.Since(began) >= b.cfg.Longest {
 			b.giveUp(m, f.err, sent)
 			return
 		}
@@ -74,7 +65,8 @@ func (b *bridge) carry(ctx context.Context, m *message) {
 func (b *bridge) giveUp(m *message, err *handoff.Error, sent bool) {
 	b.cfg.Log.Warn("a message was not answered by the hub", "method", m.method, "reason", err.Message)
 	switch {
-	case err.Code != handoff.CodeUnavailable || m.method != "tools/call":
+	case m.method != "tools/call":
+	case !sent && err.Code != handoff.CodeUnavailable: // the hub refused it, and says why
 	case !sent:
 		err.Hint = "Nothing was sent. Call again once the hub answers."
 	case m.key != "":

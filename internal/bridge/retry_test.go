@@ -187,13 +187,10 @@ func TestGivingUpSaysTrulyWhetherSomethingWasSent(t *testing.T) {
 	}
 }
 
-// slow is a body that never ends.
-type endless struct{ came func() }
+// endless is a body that never ends.
+type endless struct{}
 
-func (e endless) Read(p []byte) (int, error) {
-	if e.came != nil {
-		e.came()
-	}
+func (endless) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = ' '
 	}
@@ -250,6 +247,50 @@ func TestASlowHubIsWaitedForAndOthersAreAnsweredMeanwhile(t *testing.T) {
 	close(goOn)
 	if got := s.next(); string(got.ID) != "1" {
 		t.Errorf("got %s", got.line)
+	}
+}
+
+func TestARefusalAfterATryThatMayHaveSucceededSaysSo(t *testing.T) {
+	t.Parallel()
+	no := status(401, "application/json", `{"code":"unauthenticated","message":"M"}`)
+	for _, c := range []struct {
+		first func() (*http.Response, error)
+		hint  string
+	}{{refused, ""}, {status(502, "", ""), "is not known: look with"}} {
+		s := open(t, &failing{failures: []func() (*http.Response, error){c.first, no}}, patient)
+		s.send(inboxCall)
+		got := s.next()
+		got.wantToolError(t, "1", "unauthenticated", c.hint)
+		if c.hint == "" && strings.Contains(got.line, "not known") {
+			t.Errorf("nothing was sent: %s", got.line)
+		}
+	}
+}
+
+func TestAHubThatNeverAnswersIsGivenUpBeforeTheClientDoes(t *testing.T) {
+	t.Parallel()
+	for name, hub := range map[string]hubFunc{
+		"no answer": func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		},
+		"no end of it": func(r *http.Request) (*http.Response, error) {
+			body, w := io.Pipe()
+			go func() {
+				_, _ = io.WriteString(w, ": keep alive\n\n")
+				<-r.Context().Done()
+				_ = w.CloseWithError(r.Context().Err())
+			}()
+			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: body}, nil
+		},
+		"no connection": func(*http.Request) (*http.Response, error) { return refused() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, hub, patient, func(c *bridge.Config) { c.Longest = 20 * time.Millisecond })
+			s.send(inboxCall)
+			s.next().wantToolError(t, "1", "unavailable", "")
+		})
 	}
 }
 
