@@ -129,7 +129,7 @@ func (b *bridge) read(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, errTooLong):
-			b.writeError(nil, tooLong(b.cfg.MaxLine))
+			b.writeError(line, tooLong(b.cfg.MaxLine))
 		case err != nil:
 			if errors.Is(err, io.EOF) {
 				return nil

@@ -201,8 +201,13 @@ func (b *bridge) answer(m *message, status int, body []byte) *failure {
 	if !ok || !got.answers(m) {
 		return b.noAnswer(status, body)
 	}
+	return b.deliver(m, got, body)
+}
+
+// deliver gives the client the hub's answer, unless it is one to try again.
+func (b *bridge) deliver(m *message, got *rpc, body []byte) *failure {
 	if m.id == nil {
-		b.cfg.Log.Warn("the hub refused a notification", "method", m.method, "status", status)
+		b.cfg.Log.Warn("the hub refused a notification", "method", m.method)
 		return nil
 	}
 	if reason := notJustNow(got); reason != "" {
@@ -329,7 +334,7 @@ func (b *bridge) stream(m *message, body io.Reader) *failure {
 		case !ok:
 			b.cfg.Log.Debug("an event of the hub is no JSON-RPC message", "bytes", len(event))
 		case got.answers(m):
-			return b.answer(m, http.StatusOK, event)
+			return b.deliver(m, got, event)
 		case got.asks:
 			b.pass(event)
 		}

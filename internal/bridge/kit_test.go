@@ -103,7 +103,7 @@ func open(t *testing.T, hub http.RoundTripper, change ...func(*bridge.Config)) *
 		In: inR, Out: outW, Endpoint: "http://hub.example/mcp", Hub: hub,
 		Explain:  func(err error) string { return "the hub cannot be used: " + err.Error() },
 		Log:      slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Patience: 20 * time.Millisecond, Pause: time.Millisecond, Linger: 10 * time.Second,
+		Patience: 20 * time.Millisecond, Pause: time.Millisecond, Linger: time.Minute,
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -210,8 +210,8 @@ func (s *session) next() message {
 			s.t.Fatalf("the session ended; its log:\n%s", s.log)
 		}
 		return wantMessage(s.t, line)
-	case <-time.After(10 * time.Second):
-		s.t.Fatalf("no line came within ten seconds; the log:\n%s", s.log)
+	case <-time.After(time.Minute):
+		s.t.Fatalf("no line came within a minute; the log:\n%s", s.log)
 	}
 	return message{}
 }
@@ -224,8 +224,8 @@ func (s *session) end() (rest []message) {
 		if err != nil {
 			s.t.Fatalf("the session ended with %v", err)
 		}
-	case <-time.After(10 * time.Second):
-		s.t.Fatalf("the session did not end within ten seconds; the log:\n%s", s.log)
+	case <-time.After(time.Minute):
+		s.t.Fatalf("the session did not end within a minute; the log:\n%s", s.log)
 	}
 	for line := range s.lines {
 		rest = append(rest, wantMessage(s.t, line))

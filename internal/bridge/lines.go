@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -24,28 +25,52 @@ type lines struct {
 
 func newLines(in io.Reader, limit int) *lines { return &lines{bufio.NewReaderSize(in, 64<<10), limit} }
 
+// next gives a line, or what is left to know of one that is too long: the id, if it can be told.
 func (l *lines) next() ([]byte, error) {
-	var line []byte
+	var line, id, tail []byte
 	skipped := false
 	for {
 		part, err := l.in.ReadSlice('\n')
-		if len(line)+len(bytes.TrimSuffix(part, []byte("\n"))) > l.max {
-			skipped, line = true, nil
-		}
-		if !skipped {
+		if !skipped && len(line)+len(bytes.TrimSuffix(part, []byte("\n"))) > l.max {
+			line = append(line, part...)
+			id, tail, skipped = firstMatch(idInFront, line), last(line), true
+			line = nil
+		} else if skipped {
+			tail = last(append(tail, part...))
+		} else {
 			line = append(line, part...)
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case skipped && (err == nil || errors.Is(err, io.EOF)):
-			return nil, errTooLong
+			if id == nil {
+				id = firstMatch(idAtEnd, tail)
+			}
+			return id, errTooLong
 		case errors.Is(err, io.EOF) && len(line) > 0: // the last one may lack its newline
 			return line, nil
 		}
 		return line, err
 	}
 }
+
+// A message that is too long to be read still tells its id where clients write it: before params,
+// or at the very end. In valid JSON neither pattern matches anything else.
+var (
+	idInFront = regexp.MustCompile(`^\s*\{(?:\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,)*\s*"id"\s*:\s*("[^"\\]{0,100}"|-?\d{1,20})\s*,`)
+	idAtEnd   = regexp.MustCompile(`[,{]\s*"id"\s*:\s*("[^"\\]{0,100}"|-?\d{1,20})\s*\}\s*$`)
+)
+
+func firstMatch(pattern *regexp.Regexp, text []byte) []byte {
+	if m := pattern.FindSubmatch(text); m != nil && json.Valid(m[1]) && utf8.Valid(m[1]) {
+		return bytes.Clone(m[1])
+	}
+	return nil
+}
+
+// last is the end of a text, long enough for an id.
+func last(text []byte) []byte { return bytes.Clone(text[max(0, len(text)-256):]) }
 
 // byteOrderMark begins what some programs of Windows write.
 var byteOrderMark = []byte("\xef\xbb\xbf")

@@ -10,6 +10,8 @@ import (
 	"handclasp/internal/bridge"
 )
 
+var giant = strings.Repeat("x", 300<<10)
+
 func TestALineThatIsNoMessageIsAnsweredAndTheNextOneWorks(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ line, id, code string }{
@@ -35,7 +37,15 @@ func TestALineThatIsNoMessageIsAnsweredAndTheNextOneWorks(t *testing.T) {
 		"NUL in a string":      {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"p\x00\"}", "null", "parse_error"},
 		"NUL after it":         {ping + "\x00", "null", "parse_error"},
 		"UTF-16":               {"\xff\xfe{\x00}\x00", "null", "parse_error"},
-		"a giant":              {`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 1<<20) + `"}`, "null", "content_too_large"},
+		"a giant":              {`{"jsonrpc":"2.0","id":7,"method":"` + giant + `"}`, "7", "content_too_large"},
+		"its id in second":     {`{ "method" : "tools/call", "id" : "a-7" , "params":{"t":"` + giant + `"}}`, `"a-7"`, "content_too_large"},
+		"its id at the end":    {`{"method":"tools/call","params":{"id":8,"t":"` + giant + `"},"jsonrpc":"2.0","id":7}`, "7", "content_too_large"},
+		"its id with spaces":   {`{"params":{"t":"` + giant + `"}, "id" : -7 } ` + "\r", "-7", "content_too_large"},
+		"its id within":        {`{"params":{"t":"` + giant + `"},"id":7,"jsonrpc":"2.0"}`, "null", "content_too_large"},
+		"another's id":         {`{"params":{"t":"` + giant + `","id":7}}`, "null", "content_too_large"},
+		"an id of its text":    {`{"params":{"id":7,"t":"` + giant + `,\"id\":7}"}}`, "null", "content_too_large"},
+		"an odd id":            {`{"id":007,"params":{"t":"` + giant + `"}}`, "null", "content_too_large"},
+		"an escaped id":        {`{"id":"\u0041","params":{"t":"` + giant + `"}}`, "null", "content_too_large"},
 		"a giant of nothing":   {strings.Repeat("\x00", 300<<10), "null", "content_too_large"},
 		"deep nesting":         {strings.Repeat("[", 60<<10), "null", "parse_error"},
 	} {
@@ -89,7 +99,7 @@ func TestALineOfExactlyTheLimitPassesAndOneByteMoreIsSkipped(t *testing.T) {
 			good, bad := 0, 0
 			for _, m := range s.end() {
 				if m.Error != nil {
-					m.wantError(t, "null", "content_too_large")
+					m.wantError(t, "1", "content_too_large")
 					bad++
 				} else {
 					good++

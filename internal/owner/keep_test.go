@@ -3,8 +3,12 @@ package owner_test
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"net"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -50,15 +54,70 @@ type keeper struct {
 
 func (k *keeper) end() { k.stop(); <-k.done }
 
-func TestAHubThatIsStartedGetsTheFolderFromAStdioOwner(t *testing.T) {
-	t.Parallel()
-	data := t.TempDir()
-	first, second := keep(t, data), keep(t, data)
-	hubtest.Eventually(t, func() bool { return len(first.owns)+len(second.owns) == 1 })
-	hub, err := owner.WaitFor(t.Context(), data)
+// keepEnv makes this test's program a stdio process on a folder, until its stdin ends.
+const keepEnv = "HANDCLASP_TEST_KEEPS"
+
+func TestMain(m *testing.M) {
+	data := os.Getenv(keepEnv)
+	if data == "" {
+		os.Exit(m.Run())
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	owner.Keep(ctx, data, func(ctx context.Context, own *owner.Owner) error {
+		err := own.Serve(owner.Info{Kind: owner.MCP}, http.NotFoundHandler(), 0, slog.New(slog.DiscardHandler))
+		select {
+		case <-ctx.Done():
+		case <-own.Wanted():
+		}
+		return err
+	}, func(error) {})
+}
+
+// keepElsewhere is [keep] in a process of its own. It gives the end of that process.
+func keepElsewhere(t *testing.T, data string) (end func()) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), keepEnv+"="+data)
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end = sync.OnceFunc(func() { _ = in.Close(); _ = cmd.Wait() })
+	t.Cleanup(end)
+	return end
+}
+
+// ownedBy waits until an owner of that kind answers, and gives its process.
+func ownedBy(t *testing.T, data, kind string) (pid int) {
+	t.Helper()
+	hubtest.Eventually(t, func() bool {
+		info, err := owner.Ask(t.Context(), data)
+		pid = info.PID
+		return err == nil && info.Kind == kind
+	})
+	return pid
+}
+
+func TestAHubThatIsStartedGetsTheFolderFromAStdioOwner(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	ends := []func(){keepElsewhere(t, data), keepElsewhere(t, data), keepElsewhere(t, data)}
+	first := ownedBy(t, data, owner.MCP)
+	if first == os.Getpid() {
+		t.Fatal("the owner is no other process")
+	}
+	hub, err := owner.WaitFor(t.Context(), data) // and none of the others was quicker
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(hub.Release)
 	serve(t, hub, owner.Serve)
 	// A second hub is refused, and the stdio processes wait.
 	_, err = owner.WaitFor(t.Context(), data)
@@ -72,7 +131,11 @@ func TestAHubThatIsStartedGetsTheFolderFromAStdioOwner(t *testing.T) {
 	default:
 	}
 	hub.Release()
-	hubtest.Eventually(t, func() bool { info, err := owner.Ask(t.Context(), data); return err == nil && info.Kind == owner.MCP })
+	ownedBy(t, data, owner.MCP)
+	for _, end := range ends {
+		end()
+	}
+	take(t, data)
 }
 
 func TestOneOfThoseThatWaitTakesOverWhenTheOwnerEnds(t *testing.T) {
