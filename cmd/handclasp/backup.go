@@ -164,6 +164,9 @@ func (c *restoreCmd) Run(e *env) error {
 	cfg := store.Config{URL: c.DatabaseURL}
 	where := "the PostgreSQL database"
 	if c.DatabaseURL == "" {
+		if err := owner.Make(c.Data); err != nil {
+			return err
+		}
 		own, err := owner.Take(c.Data)
 		if err != nil {
 			return err

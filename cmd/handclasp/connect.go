@@ -24,7 +24,9 @@ type connection struct {
 	// explain words why the hub cannot be reached, and what to do.
 	explain func(error) string
 	where   string // for a person
-	close   func()
+	// pause is the most between two tries of a call whose transport failed; 0 leaves it to the bridge.
+	pause time.Duration
+	close func()
 }
 
 // connect reaches the hub as the agent that the flags name: by its address; through the process
@@ -113,13 +115,15 @@ func connectFolder(ctx context.Context, where *config.Where, as string, log *slo
 	if err := hubIn(where.Data); err != nil {
 		return nil, err
 	}
-	keeper := &keeper{cfg: config.Embedded(*where), log: log}
+	warnOfFolder(where.Data, log)
+	keeper := &keeper{cfg: config.Embedded(*where), log: log, patience: dialTimeout}
 	keepCtx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { owner.Keep(keepCtx, where.Data, keeper.run, keeper.failed) })
 	t := owner.Transport(where.Data)
 	c := &connection{
 		base: owner.Base, RoundTripper: withHeader{httpserver.ActAs, as, t}, where: where.Data, explain: keeper.explain,
+		pause: longestPauseHere,
 		close: func() { t.CloseIdleConnections(); stop(); wg.Wait() },
 	}
 	if err := keeper.wait(ctx); err != nil {
@@ -128,6 +132,9 @@ func connectFolder(ctx context.Context, where *config.Where, as string, log *slo
 	}
 	return c, nil
 }
+
+// longestPauseHere is short: the next owner of a folder is there within some 50 ms.
+const longestPauseHere = 100 * time.Millisecond
 
 // check asks whether the agent may be used.
 func (c *connection) check(ctx context.Context) error {
@@ -157,6 +164,8 @@ func (c *connection) check(ctx context.Context) error {
 type keeper struct {
 	cfg *config.Serve
 	log *slog.Logger
+	// patience is how long an owner may take to answer that is starting, ending or handing over.
+	patience time.Duration
 
 	mu  sync.Mutex
 	err error // why this process could not make one, the last time it tried
@@ -164,6 +173,9 @@ type keeper struct {
 
 // run is the hub of this process, until it ends or another asks for the folder.
 func (k *keeper) run(ctx context.Context, own *owner.Owner) (err error) {
+	if err := hubIn(k.cfg.Data); err != nil { // the folder was emptied since
+		return err
+	}
 	n, err := openNode(ctx, k.cfg, "", k.log)
 	if err != nil {
 		return err
@@ -178,6 +190,8 @@ func (k *keeper) run(ctx context.Context, own *owner.Owner) (err error) {
 	k.log.Info("this process owns the data folder", "data", k.cfg.Data)
 	select {
 	case <-ctx.Done():
+	case <-own.Lost():
+		return folderLostError{k.cfg.Data}
 	case <-own.Wanted():
 		k.log.Info("the data folder is handed over to a hub", "data", k.cfg.Data)
 	}
@@ -207,7 +221,7 @@ func (k *keeper) explain(err error) string {
 
 // wait returns once the folder's hub answers, or says why it does not.
 func (k *keeper) wait(ctx context.Context) error {
-	give := time.Now().Add(dialTimeout)
+	give := time.Now().Add(k.patience)
 	for {
 		_, err := owner.Ask(ctx, k.cfg.Data)
 		if err == nil {
@@ -220,7 +234,7 @@ func (k *keeper) wait(ctx context.Context) error {
 		case failed != nil:
 			return failed
 		case time.Now().After(give):
-			return errors.New(k.explain(err))
+			return k.silence(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -230,8 +244,24 @@ func (k *keeper) wait(ctx context.Context) error {
 	}
 }
 
+// silence says why nobody answers: the owner is frozen, if there is one.
+func (k *keeper) silence(err error) error {
+	own, taken := owner.Take(k.cfg.Data)
+	if taken == nil {
+		own.Release()
+	}
+	var owned owner.OwnedError
+	if errors.As(taken, &owned) {
+		return unanswered(owned)
+	}
+	return errors.New(k.explain(err))
+}
+
 // reason is the innermost cause, which says more to a person than the way it came.
 func reason(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer came in time"
+	}
 	var op *net.OpError
 	if errors.As(err, &op) {
 		err = op.Err

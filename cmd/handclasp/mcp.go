@@ -48,6 +48,9 @@ func (c *mcpCmd) Run(e *env) error {
 	}
 	log := telemetry.NewLogger(e.stderr, "text", level)
 	conn, err := connect(e.ctx, &c.Identity, log)
+	if e.ctx.Err() != nil && conn == nil { // a signal came first
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -56,7 +59,7 @@ func (c *mcpCmd) Run(e *env) error {
 		fmt.Fprintf(e.stderr, "handclasp mcp serves an MCP client on stdin and stdout, as %s at %s. You are at a terminal: Ctrl-D ends it.\n", orKey(c.As), conn.where)
 	}
 	return bridge.Run(e.ctx, bridge.Config{
-		In: e.stdin, Out: e.stdout, Endpoint: conn.base + path, Hub: conn, Explain: conn.explain, Log: log,
+		In: e.stdin, Out: e.stdout, Endpoint: conn.base + path, Hub: conn, Explain: conn.explain, LongestPause: conn.pause, Log: log,
 	})
 }
 

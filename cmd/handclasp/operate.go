@@ -31,10 +31,12 @@ func operateOn(e *env, where *config.Where, founding bool, f func(*operatorClien
 	if where.DatabaseURL != "" {
 		return operateHere(ctx, where, f)
 	}
-	if !founding {
-		if err := hubIn(where.Data); err != nil {
-			return err
-		}
+	there := hubIn
+	if founding {
+		there = owner.Make
+	}
+	if err := there(where.Data); err != nil {
+		return err
 	}
 	for {
 		own, err := owner.Take(where.Data)
@@ -54,10 +56,15 @@ func operateOn(e *env, where *config.Where, founding bool, f func(*operatorClien
 		// The owner is starting or ending; a moment later it is one or the other.
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w. It does not answer on %s", owned, owner.SocketPath(where.Data))
+			return unanswered(owned)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// unanswered says that the owner is there and frozen, or hangs.
+func unanswered(owned owner.OwnedError) error {
+	return fmt.Errorf("%w. It does not answer on %s", owned, owner.SocketPath(owned.Data))
 }
 
 // hubIn refuses a folder that holds no hub.

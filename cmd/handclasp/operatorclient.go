@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 
+	"handclasp/internal/handoff"
 	"handclasp/internal/restapi"
 )
 
@@ -60,10 +61,7 @@ func (c *operatorClient) open(method, path string, in any) (*http.Response, erro
 	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil {
 		return nil, fmt.Errorf("the hub answered with status %d", resp.StatusCode)
 	}
-	if p.Hint != "" {
-		return nil, fmt.Errorf("%s. %s", p.Detail, p.Hint)
-	}
-	return nil, errors.New(p.Detail)
+	return nil, errors.New(handoff.Sentences(p.Detail, p.Hint))
 }
 
 // unreachableError says that the owner of the folder went away during a call.

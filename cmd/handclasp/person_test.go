@@ -105,7 +105,7 @@ func TestAPersonsMistakesAreExplained(t *testing.T) {
 		{[]string{"send", "frank@acme", "x", "--as", "anna@acme", "--data", data, "--diff", empty}, 1, "git diff"},
 		{[]string{"send", "frank@acme", "-", "--as", "anna@acme", "--data", data, "--diff", "-"}, 2, "both want stdin"},
 		{[]string{"inbox", "none", "--as", "anna@acme", "--data", data}, 1, "no handoff"},
-		{[]string{"inbox", "--as", "ann@acme", "--data", data}, 1, "handclasp agent add ann@acme"},
+		{[]string{"inbox", "--as", "ann@acme", "--data", data}, 1, "did you mean anna@acme? See handclasp agent list"},
 		{[]string{"inbox", "--data", data}, 2, "--as is missing"},
 		{[]string{"inbox", "--as", "anna@acme", "--url", "http://127.0.0.1:1"}, 2, "exclude each other"},
 		{[]string{"inbox", "--url", "http://127.0.0.1:1"}, 2, "HANDCLASP_KEY"},

@@ -66,9 +66,34 @@ func serve(ctx context.Context, cfg *config.Serve, log *slog.Logger, ready func(
 			return err
 		}
 		defer own.CloseSocket()
+		var stop context.CancelCauseFunc
+		ctx, stop = context.WithCancelCause(ctx)
+		defer stop(nil)
+		go endWithFolder(ctx, own, cfg.Data, stop)
 	}
 	ready(url)
-	return httpserver.Serve(ctx, listener, httpserver.New(n.doors), n.hub.Drain, log)
+	err = httpserver.Serve(ctx, listener, httpserver.New(n.doors), n.hub.Drain, log)
+	var lost folderLostError
+	if errors.As(context.Cause(ctx), &lost) {
+		err = errors.Join(lost, err)
+	}
+	return err
+}
+
+// folderLostError says that the folder of a running hub is gone.
+type folderLostError struct{ data string }
+
+func (e folderLostError) Error() string {
+	return fmt.Sprintf("the data folder %s was removed or replaced while the hub ran, and what it holds is lost. Restore it from a backup, or begin anew with handclasp serve", e.data)
+}
+
+// endWithFolder ends a hub whose folder is gone: it must not go on acknowledging what is lost.
+func endWithFolder(ctx context.Context, own *owner.Owner, data string, stop context.CancelCauseFunc) {
+	select {
+	case <-own.Lost():
+		stop(folderLostError{data})
+	case <-ctx.Done():
+	}
 }
 
 // warnOfFolder says what is unwise about a data folder that can be used all the same.

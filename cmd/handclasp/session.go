@@ -65,7 +65,7 @@ func (s *session) call(tool string, args map[string]any, out any) error {
 	if err := json.Unmarshal(b, &failed); err != nil {
 		return err
 	}
-	return errors.New(strings.TrimSuffix(failed.Error.Message+". "+failed.Error.Hint, ". "))
+	return errors.New(handoff.Sentences(failed.Error.Message, failed.Error.Hint))
 }
 
 // unfenced is a text without the marks that tell a model where foreign text begins and ends: a

@@ -44,8 +44,8 @@ func startChild(t *testing.T, args ...string) *child {
 	return c
 }
 
-// startMCP starts a stdio process on the folder and goes through the handshake with it.
-func startMCP(t *testing.T, data, as string) *child {
+// spawnMCP starts a stdio process on the folder and goes through the handshake with it.
+func spawnMCP(t *testing.T, data, as string) *child {
 	t.Helper()
 	c := startChild(t, "mcp", "--data", data, "--as", as)
 	if err := c.Initialize(); err != nil {
@@ -138,9 +138,9 @@ func TestStdioProcessesShareAFolderAcrossTheDeathOfItsOwnerAndAHandOver(t *testi
 			t.Fatal(p.stderr.String())
 		}
 	}
-	anna := startMCP(t, data, "anna@acme")
+	anna := spawnMCP(t, data, "anna@acme")
 	ownedBy(t, data, owner.MCP, anna)
-	frank := startMCP(t, data, "frank@acme")
+	frank := spawnMCP(t, data, "frank@acme")
 
 	var sent sentThread
 	var page inboxPage
@@ -180,7 +180,7 @@ func TestStdioProcessesShareAFolderAcrossTheDeathOfItsOwnerAndAHandOver(t *testi
 		}
 	}
 	ownedBy(t, data, owner.MCP, frank)
-	anna = startMCP(t, data, "anna@acme")
+	anna = spawnMCP(t, data, "anna@acme")
 	anna.call(t, "check_inbox", map[string]any{"role": "recipient", "limit": 200}, &page)
 	for _, item := range page.Items {
 		if !threads[item.ID] {

@@ -9,6 +9,7 @@ package bridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,30 +33,57 @@ type Config struct {
 	Log     *slog.Logger
 	// Patience is how long a call is repeated while its transport fails; 0 means 15 seconds.
 	Patience time.Duration
+	// Longest is how long a call may take in all; 0 means 58 seconds. The longest parked call takes
+	// 50, and many clients wait a minute and no more.
+	Longest time.Duration
 	// MaxLine bounds a message in bytes; 0 means 4 MiB, which is what a hub takes.
 	MaxLine int
+	// MaxAnswer bounds an answer of the hub in bytes; 0 means 64 MiB.
+	MaxAnswer int64
+	// Pause is the first one between two tries, doubled from try to try; 0 means 20 milliseconds.
+	Pause time.Duration
+	// LongestPause ends the doubling; 0 means a second.
+	LongestPause time.Duration
+	// Linger is how long calls may go on after In has ended; 0 means 2 seconds.
+	Linger time.Duration
 }
 
 const (
 	defaultPatience = 15 * time.Second
+	defaultLongest  = 58 * time.Second
 	defaultMaxLine  = 4 << 20
 	// maxRunning bounds the requests of the client that are answered at the same time.
 	maxRunning = 256
-	// lingerAfterEOF is how long calls may go on after the client has closed its end.
-	lingerAfterEOF = 2 * time.Second
+	// defaultLinger is short: a client that has closed its end waits for the process to end.
+	defaultLinger    = 2 * time.Second
+	defaultMaxAnswer = 64 << 20
+	defaultPause     = 20 * time.Millisecond
+	// defaultLongestPause spares a hub that is far away and has trouble.
+	defaultLongestPause = time.Second
+	// settleFor is how long calls that were ended may take for it: one may be writing to a client
+	// that no longer reads.
+	settleFor = 500 * time.Millisecond
 )
+
+func (cfg Config) withDefaults() Config {
+	cfg.Patience = cmp.Or(cfg.Patience, defaultPatience)
+	cfg.Longest = cmp.Or(cfg.Longest, defaultLongest)
+	cfg.MaxLine = cmp.Or(cfg.MaxLine, defaultMaxLine)
+	cfg.MaxAnswer = cmp.Or(cfg.MaxAnswer, defaultMaxAnswer)
+	cfg.Pause = cmp.Or(cfg.Pause, defaultPause)
+	cfg.LongestPause = cmp.Or(cfg.LongestPause, defaultLongestPause)
+	cfg.Linger = cmp.Or(cfg.Linger, defaultLinger)
+	return cfg
+}
 
 // Run answers until In ends, ctx ends or Out is closed. It returns nil in each of these cases.
 func Run(ctx context.Context, cfg Config) error {
-	if cfg.Patience == 0 {
-		cfg.Patience = defaultPatience
-	}
-	if cfg.MaxLine == 0 {
-		cfg.MaxLine = defaultMaxLine
-	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	b := &bridge{cfg: cfg, stop: stop, running: map[string]context.CancelFunc{}, slots: make(chan struct{}, maxRunning), hurry: make(chan struct{})}
+	b := &bridge{
+		cfg: cfg.withDefaults(), stop: stop, running: map[*message]context.CancelFunc{},
+		slots: make(chan struct{}, maxRunning), hurry: make(chan struct{}),
+	}
 	ended := make(chan error, 1)
 	// Reading a line cannot be interrupted, so it is left behind when ctx ends.
 	go func() { ended <- b.read(ctx) }()
@@ -66,7 +94,7 @@ func Run(ctx context.Context, cfg Config) error {
 		b.linger(ctx)
 	}
 	stop()
-	b.calls.Wait()
+	b.close()
 	return err
 }
 
@@ -78,17 +106,20 @@ type bridge struct {
 	calls sync.WaitGroup
 	slots chan struct{}
 	hurry chan struct{} // closed when nothing is to be repeated any more
+	// handshake is closed when the last one that came is over. Only read knows it.
+	handshake chan struct{}
 
 	mu      sync.Mutex
 	version string // the protocol revision that initialize agreed on
-	running map[string]context.CancelFunc
+	running map[*message]context.CancelFunc
+	ended   bool
 }
 
 // message is a line of the client as far as it matters on the way.
 type message struct {
 	raw    []byte
 	id     json.RawMessage // none in a notification
-	method string
+	method string          // none in an answer
 	// Of the params: the name or uri that the hub wants in a header too, and the revision.
 	name, version string
 	key           string // the idempotency key that this call gets, or none
@@ -98,23 +129,25 @@ func (b *bridge) read(ctx context.Context) error {
 	lines := newLines(b.cfg.In, b.cfg.MaxLine)
 	for ctx.Err() == nil {
 		line, err := lines.next()
+		line = bytes.TrimSpace(bytes.TrimPrefix(line, byteOrderMark))
 		switch {
+		case ctx.Err() != nil:
+			return nil
 		case errors.Is(err, errTooLong):
-			b.writeError(nil, tooLong(b.cfg.MaxLine))
+			b.writeError(line, tooLong(b.cfg.MaxLine))
 		case err != nil:
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			return err
-		case len(bytes.TrimSpace(line)) > 0:
+		case len(line) > 0:
 			b.take(ctx, line)
 		}
 	}
 	return nil
 }
 
-// take starts what a line asks for. The handshake is waited for: the revision that it agrees on
-// is needed for what follows.
+// take starts what a line asks for.
 func (b *bridge) take(ctx context.Context, line []byte) {
 	m, refused := parse(line)
 	if refused != nil {
@@ -127,38 +160,50 @@ func (b *bridge) take(ctx context.Context, line []byte) {
 		b.cfg.Log.Debug("an answer came that nothing waits for")
 	case "notifications/cancelled":
 		b.cancel(m)
-	case "initialize":
-		b.carry(ctx, m)
 	default:
-		select {
-		case b.slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		ctx, done := b.begin(ctx, m)
-		b.calls.Go(func() {
-			defer func() { done(); <-b.slots }()
-			b.carry(ctx, m)
-		})
+		b.start(ctx, m)
 	}
 }
 
-// begin makes a call one that the client can cancel.
-func (b *bridge) begin(ctx context.Context, m *message) (context.Context, func()) {
+// start carries a message beside the others. The handshake goes first: the revision that it
+// agrees on is needed for what follows.
+func (b *bridge) start(ctx context.Context, m *message) {
+	select {
+	case b.slots <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	before, over := b.handshake, func() {}
+	if m.method == "initialize" {
+		b.handshake = make(chan struct{})
+		over = func(done chan struct{}) func() { return func() { close(done) } }(b.handshake)
+	}
 	ctx, cancel := context.WithCancel(ctx)
-	if m.id == nil {
-		return ctx, cancel
-	}
-	id := string(m.id)
 	b.mu.Lock()
-	b.running[id] = cancel
-	b.mu.Unlock()
-	return ctx, func() {
+	defer b.mu.Unlock()
+	if b.ended { // nobody waits for further calls
 		cancel()
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.running, id)
+		return
 	}
+	b.running[m] = cancel
+	b.calls.Go(func() {
+		defer func() {
+			over()
+			cancel()
+			b.mu.Lock()
+			delete(b.running, m)
+			b.mu.Unlock()
+			<-b.slots
+		}()
+		if before != nil {
+			select {
+			case <-before:
+			case <-ctx.Done():
+				return
+			}
+		}
+		b.carry(ctx, m)
+	})
 }
 
 // cancel ends the call that a client no longer waits for. The hub learns it as every HTTP server
@@ -173,26 +218,45 @@ func (b *bridge) cancel(m *message) {
 		return
 	}
 	b.mu.Lock()
-	cancel := b.running[string(n.Params.RequestID)]
-	b.mu.Unlock()
-	if cancel != nil {
-		cancel()
+	defer b.mu.Unlock()
+	for call, cancel := range b.running {
+		if call.id != nil && sameID(call.id, n.Params.RequestID) {
+			cancel()
+		}
 	}
 }
 
 // linger lets calls end that the client had begun before it closed its end.
 func (b *bridge) linger(ctx context.Context) {
-	done := make(chan struct{})
-	go func() { b.calls.Wait(); close(done) }()
+	done := b.idle()
 	for _, step := range []func(){func() { close(b.hurry) }, func() {}} {
 		select {
 		case <-done:
 			return
 		case <-ctx.Done():
 			return
-		case <-time.After(lingerAfterEOF / 2):
+		case <-time.After(b.cfg.Linger / 2):
 			step()
 		}
+	}
+}
+
+// idle is closed when no call runs; none may be started any more.
+func (b *bridge) idle() <-chan struct{} {
+	done := make(chan struct{})
+	go func() { b.calls.Wait(); close(done) }()
+	return done
+}
+
+// close waits for the calls that were ended.
+func (b *bridge) close() {
+	b.mu.Lock()
+	b.ended = true
+	b.mu.Unlock()
+	select {
+	case <-b.idle():
+	case <-time.After(settleFor):
+		b.cfg.Log.Warn("the client does not read; the session ends without it")
 	}
 }
 

@@ -10,22 +10,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"mime"
 	"net"
 	"net/http"
 	"strings"
 	"time"
 
 	"handclasp/internal/handoff"
-)
-
-const (
-	// firstPause doubles from try to try up to longestPause.
-	firstPause   = 20 * time.Millisecond
-	longestPause = time.Second
-	// tryTimeout is longer than the longest parked call.
-	tryTimeout = 65 * time.Second
-	// totalTimeout ends a call that has been repeated: many clients wait a minute and no more.
-	totalTimeout = 58 * time.Second
 )
 
 // failure is a try that did not bring an answer of the hub.
@@ -41,13 +32,9 @@ func (b *bridge) carry(ctx context.Context, m *message) {
 	began := time.Now()
 	var failing time.Time // since when
 	sent := false
-	pause := firstPause
+	pause := b.cfg.Pause
 	for {
-		limit := tryTimeout
-		if !failing.IsZero() {
-			limit = totalTimeout - time.Since(began)
-		}
-		f := b.try(ctx, m, limit)
+		f := b.try(ctx, m, b.cfg.Longest-time.Since(began))
 		if ctx.Err() != nil || f == nil { // the client no longer waits, or has its answer
 			return
 		}
@@ -55,7 +42,7 @@ func (b *bridge) carry(ctx context.Context, m *message) {
 			failing = time.Now()
 		}
 		sent = sent || f.sent
-		if !f.again || time.Since(failing) > b.cfg.Patience || time.Since(began) > totalTimeout {
+		if !f.again || time.Since(failing) > b.cfg.Patience || time.Since(began) >= b.cfg.Longest {
 			b.giveUp(m, f.err, sent)
 			return
 		}
@@ -67,7 +54,7 @@ func (b *bridge) carry(ctx context.Context, m *message) {
 			return
 		case <-time.After(pause/2 + rand.N(pause)):
 		}
-		pause = min(2*pause, longestPause)
+		pause = min(2*pause, b.cfg.LongestPause)
 	}
 }
 
@@ -75,7 +62,8 @@ func (b *bridge) carry(ctx context.Context, m *message) {
 func (b *bridge) giveUp(m *message, err *handoff.Error, sent bool) {
 	b.cfg.Log.Warn("a message was not answered by the hub", "method", m.method, "reason", err.Message)
 	switch {
-	case err.Code != handoff.CodeUnavailable || m.method != "tools/call":
+	case m.method != "tools/call":
+	case !sent && err.Code != handoff.CodeUnavailable: // the hub refused it, and says why
 	case !sent:
 		err.Hint = "Nothing was sent. Call again once the hub answers."
 	case m.key != "":
@@ -104,18 +92,28 @@ func (b *bridge) try(ctx context.Context, m *message, limit time.Duration) *fail
 		return f
 	}
 	defer func() { _ = resp.Body.Close() }()
-	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	from := http.MaxBytesReader(nil, resp.Body, b.cfg.MaxAnswer)
 	switch {
-	case resp.StatusCode == http.StatusAccepted || resp.StatusCode == http.StatusNoContent:
+	case m.id == nil && (resp.StatusCode == http.StatusAccepted || resp.StatusCode == http.StatusNoContent):
 		return nil
 	case kind == "text/event-stream" && resp.StatusCode == http.StatusOK:
-		return b.stream(m, resp.Body)
+		return b.stream(m, from)
 	}
-	body, err := io.ReadAll(resp.Body)
+	body, err := io.ReadAll(from)
 	if err != nil {
-		return b.unreachable(err)
+		return b.brokeOff(err)
 	}
 	return b.answer(m, resp.StatusCode, body)
+}
+
+// brokeOff is an answer that began to come.
+func (b *bridge) brokeOff(err error) *failure {
+	var long *http.MaxBytesError
+	if errors.As(err, &long) {
+		return &failure{unavailable(fmt.Sprintf("the hub's answer is longer than the %d bytes that are taken", long.Limit)), false, true}
+	}
+	return b.unreachable(fmt.Errorf("the answer broke off: %w", err))
 }
 
 // headers are what the hub wants to see without opening the body (MCP 2026-07-28, standard
@@ -129,7 +127,7 @@ func (b *bridge) headers(h http.Header, m *message) {
 	if m.version != "" {
 		version = m.version
 	}
-	if version != "" {
+	if version != "" && m.method != "initialize" {
 		h.Set("MCP-Protocol-Version", headerValue(version))
 	}
 	h.Set("Mcp-Method", headerValue(m.method))
@@ -162,42 +160,84 @@ func unavailable(message string) *handoff.Error {
 	return handoff.Refuse(handoff.CodeUnavailable, message, "")
 }
 
-// rpc is the part of a JSON-RPC answer that matters on the way.
+// rpc is the part of a hub's JSON-RPC message that matters on the way.
 type rpc struct {
-	JSONRPC string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id"`
-	Result  json.RawMessage `json:"result"`
-	Error   json.RawMessage `json:"error"`
+	id, result, fault json.RawMessage
+	asks              bool // a request or a notification of the hub
+	padded            bool // with a member that says nothing, which strict clients refuse
+}
+
+// read reads a message, and reports whether it is one.
+func read(body []byte) (*rpc, bool) {
+	in, _ := members(body)
+	got := &rpc{id: in["id"], result: in["result"], fault: in["error"]}
+	if string(got.fault) == "null" {
+		got.fault, got.padded = nil, true
+	}
+	_, named := in["method"]
+	got.asks = text(in["method"]) != ""
+	fits := !named && (got.result == nil) != (got.fault == nil) || got.asks && got.result == nil && got.fault == nil
+	return got, text(in["jsonrpc"]) == "2.0" && fits
+}
+
+// answers reports whether got is the answer to m. A hub that could not read the id refuses the
+// message without it.
+func (got *rpc) answers(m *message) bool {
+	if got.asks {
+		return false
+	}
+	if len(got.id) == 0 || string(got.id) == "null" {
+		return got.fault != nil || m.id == nil
+	}
+	return m.id != nil && sameID(m.id, got.id)
 }
 
 // answer passes a JSON answer on, or says why it is none.
 func (b *bridge) answer(m *message, status int, body []byte) *failure {
-	var got rpc
-	if json.Unmarshal(body, &got) != nil || got.JSONRPC == "" {
+	got, ok := read(body)
+	if !ok || !got.answers(m) {
 		return b.noAnswer(status, body)
 	}
+	return b.deliver(m, got, body)
+}
+
+// deliver gives the client the hub's answer, unless it is one to try again.
+func (b *bridge) deliver(m *message, got *rpc, body []byte) *failure {
 	if m.id == nil {
-		b.cfg.Log.Warn("the hub refused a notification", "method", m.method, "answer", string(body))
+		b.cfg.Log.Warn("the hub refused a notification", "method", m.method)
 		return nil
 	}
-	if reason := notJustNow(&got); reason != "" {
+	if reason := notJustNow(got); reason != "" {
 		// It may come back: the answer to the same key is then the answer to this call.
 		return &failure{unavailable(reason), true, true}
 	}
 	if m.method == "initialize" {
-		b.agree(got.Result)
+		b.agree(got.result)
 	}
-	return b.pass(body)
+	if got.padded || !bytes.Equal(got.id, m.id) { // the client looks for the id that it wrote
+		body = got.as(m.id)
+	}
+	b.pass(body)
+	return nil
 }
 
-// pass writes an answer as one line.
-func (b *bridge) pass(body []byte) *failure {
+// as is the answer under another id.
+func (got *rpc) as(id json.RawMessage) []byte {
+	name, value := "result", got.result
+	if got.fault != nil {
+		name, value = "error", got.fault
+	}
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"%s":%s}`, id, name, value)
+}
+
+// pass writes a message as one line. It is valid JSON.
+func (b *bridge) pass(body []byte) {
 	var line bytes.Buffer
 	if err := json.Compact(&line, body); err != nil {
-		return b.unreachable(err)
+		b.cfg.Log.Error("a message of the hub is no JSON", "error", err)
+		return
 	}
-	b.write(line.Bytes())
-	return nil
+	b.write(bytes.ToValidUTF8(line.Bytes(), []byte("\uFFFD")))
 }
 
 func (b *bridge) agree(result json.RawMessage) {
@@ -213,7 +253,7 @@ func (b *bridge) agree(result json.RawMessage) {
 
 // notJustNow is what the hub says when it cannot just now, and empty otherwise.
 func notJustNow(got *rpc) string {
-	if !bytes.Contains(got.Result, []byte(`"unavailable"`)) {
+	if !bytes.Contains(got.result, []byte(`"unavailable"`)) {
 		return ""
 	}
 	var r struct {
@@ -225,7 +265,7 @@ func notJustNow(got *rpc) string {
 			} `json:"error"`
 		} `json:"structuredContent"`
 	}
-	if json.Unmarshal(got.Result, &r) != nil || !r.IsError || r.Structured.Error.Code != handoff.CodeUnavailable {
+	if json.Unmarshal(got.result, &r) != nil || !r.IsError || r.Structured.Error.Code != handoff.CodeUnavailable {
 		return ""
 	}
 	return r.Structured.Error.Message
@@ -265,7 +305,7 @@ func shape(body []byte) string {
 }
 
 // stream passes on the events of an answer that comes in parts. It is complete once the answer
-// with the message's own id has come.
+// to the message itself has come.
 func (b *bridge) stream(m *message, body io.Reader) *failure {
 	events := bufio.NewReader(body)
 	var data []byte
@@ -275,7 +315,7 @@ func (b *bridge) stream(m *message, body io.Reader) *failure {
 			if m.id == nil && errors.Is(err, io.EOF) {
 				return nil
 			}
-			return b.unreachable(fmt.Errorf("the answer broke off: %w", err))
+			return b.brokeOff(err)
 		}
 		line = bytes.TrimRight(line, "\r\n")
 		if text, ok := bytes.CutPrefix(line, []byte("data:")); ok {
@@ -285,17 +325,15 @@ func (b *bridge) stream(m *message, body io.Reader) *failure {
 		if len(line) > 0 || len(data) == 0 {
 			continue
 		}
-		event := bytes.TrimSpace(data)
+		event := data
 		data = nil
-		var got rpc
-		if json.Unmarshal(event, &got) != nil {
-			continue
-		}
-		if bytes.Equal(got.ID, m.id) && (got.Result != nil || got.Error != nil) {
-			return b.answer(m, http.StatusOK, event)
-		}
-		if f := b.pass(event); f != nil {
-			return f
+		switch got, ok := read(event); {
+		case !ok:
+			b.cfg.Log.Debug("an event of the hub is no JSON-RPC message", "bytes", len(event))
+		case got.answers(m):
+			return b.deliver(m, got, event)
+		case got.asks:
+			b.pass(event)
 		}
 	}
 }
@@ -321,12 +359,8 @@ func (b *bridge) writeError(id json.RawMessage, err *handoff.Error) {
 	if code == 0 || err.Code == handoff.CodeContentTooLarge {
 		code = handoff.Lookup(handoff.CodeInvalidRequest).Relay
 	}
-	message := err.Message
-	if err.Hint != "" {
-		message += ". " + err.Hint
-	}
 	b.writeJSON(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{
-		"code": code, "message": message, "data": map[string]any{"code": err.Code},
+		"code": code, "message": handoff.Sentences(err.Message, err.Hint), "data": map[string]any{"code": err.Code},
 	}})
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode"
 )
 
 // Identity says as which agent a command works, and at which hub: with a key at the hub of an
@@ -80,6 +82,9 @@ func (i *Identity) local() error {
 	if i.As == "" {
 		return errors.New("--as is missing: name the agent to be, such as --as frank@acme (handclasp agent list shows them), or a running hub with --url and --key-file")
 	}
+	if strings.ContainsFunc(i.As, unicode.IsControl) {
+		return fmt.Errorf("--as: %q came; name@team is accepted, such as frank@acme", i.As)
+	}
 	return i.Where.Check()
 }
 
@@ -101,52 +106,63 @@ func (i *Identity) fromFile() error {
 	var f identityFile
 	d := json.NewDecoder(strings.NewReader(string(b)))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&f); err != nil {
+	err = d.Decode(&f)
+	if _, end := d.Token(); err == nil && !errors.Is(end, io.EOF) {
+		err = errors.New("something follows the object")
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %s; url, key_file, as, data and database_url are accepted, as one JSON object of strings", path, strings.TrimPrefix(err.Error(), "json: "))
 	}
-	if i.As != "" || i.URL != "" { // what is typed wins over the file, as a whole
-		f.As, f.URL, f.KeyFile = i.As, i.URL, ""
-	}
-	i.As, i.URL = f.As, f.URL
-	dir := filepath.Dir(path)
-	fill(&i.KeyFile, f.KeyFile, dir)
-	fill(&i.Data, f.Data, dir)
-	if i.DatabaseURL == "" {
-		i.DatabaseURL = f.DatabaseURL
-	}
+	i.fill(f, filepath.Dir(path))
 	return nil
 }
 
-// fill takes a path from the file, where it is relative to the file's own folder.
-func fill(dest *string, path, dir string) {
-	if *dest != "" || path == "" {
-		return
+// fill takes from the file what was not typed. Who is typed replaces who the file says, and a hub
+// that is typed the place that it names.
+func (i *Identity) fill(f identityFile, dir string) {
+	if i.As != "" || i.URL != "" {
+		f.As, f.URL, f.KeyFile = i.As, i.URL, ""
 	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(dir, path)
+	if i.URL != "" || i.Data != "" || i.DatabaseURL != "" {
+		f.Data, f.DatabaseURL = i.Data, i.DatabaseURL
 	}
-	*dest = path
+	i.As, i.URL, i.DatabaseURL = f.As, f.URL, f.DatabaseURL
+	i.KeyFile = cmp.Or(i.KeyFile, within(dir, f.KeyFile))
+	i.Data = cmp.Or(i.Data, within(dir, f.Data))
+}
+
+// within is a path of the file, which is relative to the file's own folder.
+func within(dir, path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
 }
 
 func (i *Identity) readKey() error {
-	if i.KeyFile == "" {
-		if i.Key = strings.TrimSpace(os.Getenv("HANDCLASP_KEY")); i.Key == "" {
-			return errors.New("--key-file is missing: name the file that holds the agent's API key, or put the key into HANDCLASP_KEY")
+	key, from := os.Getenv("HANDCLASP_KEY"), "HANDCLASP_KEY"
+	if i.KeyFile != "" {
+		from = "--key-file: " + i.KeyFile
+		f, err := os.Open(i.KeyFile)
+		if err != nil {
+			return fmt.Errorf("--key-file: %w", err)
 		}
-		return nil
+		defer func() { _ = f.Close() }()
+		b, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
+		if err != nil {
+			return fmt.Errorf("--key-file: %w", err)
+		}
+		key = string(b)
+	} else if strings.TrimSpace(key) == "" {
+		return errors.New("--key-file is missing: name the file that holds the agent's API key, or put the key into HANDCLASP_KEY")
 	}
-	f, err := os.Open(i.KeyFile)
-	if err != nil {
-		return fmt.Errorf("--key-file: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	b, err := io.ReadAll(io.LimitReader(f, 4<<10))
-	if err != nil {
-		return fmt.Errorf("--key-file: %w", err)
-	}
-	i.Key = strings.TrimSpace(string(b))
-	if i.Key == "" || strings.ContainsAny(i.Key, " \t\r\n") {
-		return fmt.Errorf("--key-file: %s does not hold one API key (hc_live_…) and nothing else", i.KeyFile)
+	i.Key = strings.TrimSpace(key)
+	odd := func(r rune) bool { return r <= ' ' || r > '~' }
+	if i.Key == "" || len(key) == maxKeyFile || strings.ContainsFunc(i.Key, odd) {
+		return fmt.Errorf("%s does not hold one API key (hc_live_…) and nothing else, such as the word Bearer or a second line", from)
 	}
 	return nil
 }
+
+// maxKeyFile is far more than a key has.
+const maxKeyFile = 4 << 10

@@ -1,5 +1,7 @@
 package handoff
 
+import "strings"
+
 // ToolText is the text of a tool error (contracts: errors): the code, what was wrong, what to do.
 func (e *Error) ToolText() string {
 	text := "code: " + string(e.Code) + "\n" + e.Message
@@ -18,4 +20,16 @@ func (e *Error) ToolValue() map[string]any {
 	return map[string]any{"error": map[string]any{
 		"code": e.Code, "message": e.Message, "hint": e.Hint, "details": details, "retryable": e.Retryable(),
 	}}
+}
+
+// Sentences joins what was wrong and what to do about it, for a person or a protocol that has one
+// text for both.
+func Sentences(message, hint string) string {
+	if hint == "" {
+		return message
+	}
+	if !strings.HasSuffix(message, "?") { // "did you mean …?" ends by itself
+		message += "."
+	}
+	return message + " " + hint
 }

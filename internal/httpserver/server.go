@@ -78,7 +78,7 @@ func NewSocket(cfg Config) http.Handler {
 	}
 	s.mount(mux, "/mcp", s.named(cfg.MCP.Handler("")))
 	mux.Handle("/", cfg.Operator)
-	return s.observe(s.recovered(mux))
+	return s.observe(s.recovered(s.limited(mux)))
 }
 
 type server struct{ cfg Config }

@@ -161,13 +161,31 @@ func (h *Hub) ActAs(ctx context.Context, handle string) (handoff.Actor, error) {
 		return err
 	})
 	if isCode(err, handoff.CodeNotFound) {
-		return handoff.Actor{}, handoff.Refuse(handoff.CodeUnauthenticated, "no agent is registered as "+handoff.Quote(handle),
-			"See handclasp agent list, or register it with: handclasp agent add "+handle)
+		return handoff.Actor{}, h.noAgentToBe(ctx, handle)
 	}
 	if err == nil && a.Disabled {
 		err = handoff.Refuse(handoff.CodeUnauthenticated, "the agent "+a.Handle+" is disabled", "Turn it on again with: handclasp agent enable "+a.Handle)
 	}
 	return handoff.Actor{Kind: handoff.KindAgent, ID: a.ID, Handle: a.Handle}, err
+}
+
+// noAgentToBe refuses a name that is no agent's, with those that may have been meant: the operator
+// may know them all.
+func (h *Hub) noAgentToBe(ctx context.Context, handle string) error {
+	if handle == "" {
+		return handoff.Refuse(handoff.CodeUnauthenticated, "no agent is named to call as", "")
+	}
+	message := "no agent is registered as " + handoff.Quote(handle)
+	if all, err := h.Agents(ctx, Call{Actor: handoff.Operator()}); err == nil {
+		handles := make([]string, len(all))
+		for i, a := range all {
+			handles[i] = a.Handle
+		}
+		if near := handoff.NearMatches(handle, handles, 3); len(near) > 0 {
+			message += "; did you mean " + joinOr(near) + "?"
+		}
+	}
+	return handoff.Refuse(handoff.CodeUnauthenticated, message, "See handclasp agent list, or register it with: handclasp agent add NAME@TEAM")
 }
 
 // StillValid says whether the credential behind an actor still counts. Calls that were parked
@@ -282,5 +300,5 @@ func Sentence(err error) string {
 	if !errors.As(err, &e) {
 		return "internal error"
 	}
-	return strings.TrimSuffix(e.Message+". "+e.Hint, ". ")
+	return handoff.Sentences(e.Message, e.Hint)
 }

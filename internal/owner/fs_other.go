@@ -3,4 +3,4 @@
 package owner
 
 // networkFileSystem is known on Linux only.
-func networkFileSystem(string) string { return "" }
+var networkFileSystem = func(string) string { return "" }

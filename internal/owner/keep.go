@@ -44,10 +44,13 @@ func Keep(ctx context.Context, data string, run func(context.Context, *Owner) er
 	}
 }
 
-// WaitFor is [Take] for a hub that is started on purpose: a stdio owner is asked to hand over,
-// an operator's command that owns the folder for the moment is waited for, and another hub is
-// not.
+// WaitFor is [Take] for a hub that is started on purpose, which makes its folder: a stdio owner is
+// asked to hand over, an operator's command that owns the folder for the moment is waited for, and
+// another hub is not.
 func WaitFor(ctx context.Context, data string) (*Owner, error) {
+	if err := Make(data); err != nil {
+		return nil, err
+	}
 	for give := time.Now().Add(giveUp); ; {
 		own, err := Take(data)
 		var owned OwnedError
@@ -67,4 +70,4 @@ func WaitFor(ctx context.Context, data string) (*Owner, error) {
 }
 
 // giveUp is how long a hub waits for an owner that is starting, ending or handing over.
-const giveUp = 8 * time.Second
+var giveUp = 8 * time.Second

@@ -33,6 +33,11 @@ type Owner struct {
 	asked   sync.Once
 	wanted  chan struct{} // closed when a hub asked for the folder
 	wantPID int
+
+	lost  chan struct{} // closed when the folder is no longer the one that was taken
+	ended chan struct{}
+
+	release sync.Once
 }
 
 // OwnedError says that another process owns the folder.
@@ -52,12 +57,18 @@ func (e OwnedError) Error() string {
 // reservedFor is how long a folder that was handed over waits for the hub that asked for it.
 const reservedFor = 5 * time.Second
 
-// Take makes this process the owner of the folder, which is made if need be, or says who is
-// (an [OwnedError]). Other errors are sentences for the person who named the folder.
-func Take(data string) (*Owner, error) {
+// Make makes the folder if need be, for a hub that begins. [Take] does not: a folder that was
+// removed stays so.
+func Make(data string) error {
 	if err := os.MkdirAll(data, 0o700); err != nil {
-		return nil, fmt.Errorf("the data folder %s cannot be made: %w. Choose another with --data, or give yourself the right to write there", data, err)
+		return fmt.Errorf("the data folder %s cannot be made: %w. Choose another with --data, or give yourself the right to write there", data, err)
 	}
+	return nil
+}
+
+// Take makes this process the owner of the folder, or says who is (an [OwnedError]). Other errors
+// are sentences for the person who named the folder.
+func Take(data string) (*Owner, error) {
 	if kind := networkFileSystem(data); kind != "" {
 		return nil, fmt.Errorf("the data folder %s is on a network file system (%s), where locks cannot be relied on. Choose a folder on a local disk with --data, or share one hub with handclasp serve", data, kind)
 	}
@@ -77,7 +88,7 @@ func Take(data string) (*Owner, error) {
 func lock(data string, f *os.File) (*Owner, error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, OwnedError{data, strings.TrimPrefix(note(f), "for ")}
+			return nil, OwnedError{data, holder(f)}
 		}
 		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
@@ -87,7 +98,16 @@ func lock(data string, f *os.File) (*Owner, error) {
 	// Who holds it, for the one who is refused. The lock itself is the kernel's and ends with
 	// the process, whatever the file says.
 	write(f, strconv.Itoa(os.Getpid()))
-	return &Owner{data: data, lock: f, wanted: make(chan struct{})}, nil
+	return &Owner{data: data, lock: f, wanted: make(chan struct{}), lost: make(chan struct{}), ended: make(chan struct{})}, nil
+}
+
+// holder is the process that the file names, or "".
+func holder(f *os.File) string {
+	pid := strings.TrimPrefix(note(f), "for ")
+	if n, err := strconv.Atoi(pid); err != nil || n <= 0 {
+		return ""
+	}
+	return pid
 }
 
 // reservation is the process for which the last owner left the folder free, or 0.
@@ -122,6 +142,33 @@ func write(f *os.File, text string) {
 // Wanted is closed once a hub has asked for the folder: end what runs and call [Owner.Release].
 func (o *Owner) Wanted() <-chan struct{} { return o.wanted }
 
+// Lost is closed once the folder was removed, or another put in its place, while the owner serves:
+// end what runs, for whatever it writes is lost.
+func (o *Owner) Lost() <-chan struct{} { return o.lost }
+
+// stillThere is how often the owner looks whether the folder is.
+const stillThere = 500 * time.Millisecond
+
+func (o *Owner) watchFolder() {
+	tick := time.NewTicker(stillThere)
+	defer tick.Stop()
+	for {
+		select {
+		case <-o.ended:
+			return
+		case <-tick.C:
+		}
+		held, err := o.lock.Stat()
+		if err != nil {
+			return
+		}
+		if there, err := os.Lstat(o.lock.Name()); errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(held, there) {
+			close(o.lost)
+			return
+		}
+	}
+}
+
 // handOver notes who asked.
 func (o *Owner) handOver(pid int) {
 	o.asked.Do(func() {
@@ -141,11 +188,14 @@ func (o *Owner) CloseSocket() {
 // be closed by then.
 func (o *Owner) Release() {
 	o.CloseSocket()
-	select {
-	case <-o.wanted:
-		write(o.lock, "for "+strconv.Itoa(o.wantPID))
-	default:
-		_ = o.lock.Truncate(0)
-	}
-	_ = o.lock.Close()
+	o.release.Do(func() {
+		close(o.ended)
+		select {
+		case <-o.wanted:
+			write(o.lock, "for "+strconv.Itoa(o.wantPID))
+		default:
+			_ = o.lock.Truncate(0)
+		}
+		_ = o.lock.Close()
+	})
 }

@@ -35,11 +35,30 @@ func SocketPath(data string) string {
 		return path
 	}
 	sum := sha256.Sum256([]byte(path))
-	return filepath.Join(os.TempDir(), fmt.Sprintf("handclasp-%d-%s.sock", os.Getuid(), hex.EncodeToString(sum[:8])))
+	// Not the folder of TMPDIR, which is not everywhere the same for one user.
+	return filepath.Join("/tmp", fmt.Sprintf("handclasp-%d-%s.sock", os.Getuid(), hex.EncodeToString(sum[:8])))
+}
+
+// own refuses a socket that somebody else put where the folder's short one would be: anybody may
+// write to /tmp, and whoever answers there is believed.
+func own(path, data string) error {
+	if filepath.Dir(path) == filepath.Clean(data) {
+		return nil
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Getuid() || info.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("%s belongs to another user. Choose a folder with a shorter path with --data", path)
+	}
+	return nil
 }
 
 // socket is the owner's listener.
 type socket struct {
+	path    string
+	file    os.FileInfo
 	http    *http.Server
 	grace   time.Duration
 	closing chan struct{}
@@ -52,23 +71,29 @@ type socket struct {
 // what was cut need none.
 func (o *Owner) Serve(info Info, h http.Handler, grace time.Duration, log *slog.Logger) error {
 	path := SocketPath(o.data)
-	// Holding the lock proves that whoever left a socket here is gone.
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove the stale %s: %w", path, err)
+	if err := removeStale(path); err != nil {
+		return err
 	}
 	l, err := listen(path)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", path, err)
+		return fmt.Errorf("listen on %s: %w. Choose another folder with --data, or give yourself the right to write there", path, err)
 	}
 	info.PID = os.Getpid()
-	s := &socket{grace: grace, closing: make(chan struct{}), done: make(chan struct{})}
+	s := &socket{path: path, grace: grace, closing: make(chan struct{}), done: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /owner", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, info) })
 	mux.HandleFunc("GET /owner/watch", s.watch)
 	mux.HandleFunc("POST /owner/handover", func(w http.ResponseWriter, r *http.Request) { o.askedToHandOver(w, r, info) })
 	mux.Handle("/", h)
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	// The path may lead to a later owner's socket by then, so it is removed with care.
+	l.SetUnlinkOnClose(false)
+	if s.file, err = os.Lstat(path); err != nil {
+		_ = l.Close()
+		return fmt.Errorf("listen on %s: %w", path, err)
+	}
 	o.srv = s
+	go o.watchFolder()
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -78,16 +103,33 @@ func (o *Owner) Serve(info Info, h http.Handler, grace time.Duration, log *slog.
 	return nil
 }
 
+// removeStale removes what a dead owner left: holding the lock proves that it is gone.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err == nil && info.Mode().Type() != os.ModeSocket:
+		return fmt.Errorf("%s is not a socket that handclasp left there. Move it away, or choose another folder with --data", path)
+	case err == nil:
+		err = os.Remove(path)
+	}
+	if err != nil {
+		return fmt.Errorf("the stale %s cannot be removed: %w. Remove it, or choose another folder with --data", path, err)
+	}
+	return nil
+}
+
 // umask is the process's; one listen at a time may narrow it.
 var umask sync.Mutex
 
 // listen makes the socket, which is born with mode 0600.
-func listen(path string) (net.Listener, error) {
+func listen(path string) (*net.UnixListener, error) {
 	umask.Lock()
 	defer umask.Unlock()
 	old := syscall.Umask(0o177)
 	defer syscall.Umask(old)
-	return (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
+	return net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
 }
 
 // watch is held open as long as this process owns the folder.
@@ -125,6 +167,9 @@ func (s *socket) close() {
 			_ = s.http.Close()
 		}
 		<-s.done
+		if now, err := os.Lstat(s.path); err == nil && os.SameFile(s.file, now) {
+			_ = os.Remove(s.path)
+		}
 	})
 }
 
@@ -141,7 +186,11 @@ const Base = "http://owner"
 func Transport(data string) *http.Transport {
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", SocketPath(data))
+			path := SocketPath(data)
+			if err := own(path, data); err != nil {
+				return nil, &net.OpError{Op: "dial", Net: "unix", Err: err}
+			}
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		},
 		MaxIdleConnsPerHost: 16,
 		IdleConnTimeout:     30 * time.Second,
@@ -149,7 +198,7 @@ func Transport(data string) *http.Transport {
 }
 
 // answersWithin bounds the wait for an owner that holds the lock and does not answer.
-const answersWithin = time.Second
+var answersWithin = time.Second
 
 // Ask asks the owner who it is.
 func Ask(ctx context.Context, data string) (Info, error) {

@@ -2,39 +2,14 @@ package store_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"handclasp/internal/hubtest"
 	"handclasp/internal/store"
 )
-
-// fill takes all the room that is left and returns what gives it back.
-func fill(t *testing.T, dir string) (empty func()) {
-	t.Helper()
-	path := filepath.Join(dir, "ballast")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for block := make([]byte, 4096); ; {
-		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
-			return func() {
-				if err := os.Remove(path); err != nil {
-					t.Error(err)
-				}
-			}
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 func TestPoisonedBatchOnAFullFileSystemAnswersTruly(t *testing.T) {
 	t.Parallel()
@@ -47,7 +22,7 @@ func TestPoisonedBatchOnAFullFileSystemAnswersTruly(t *testing.T) {
 			if reading {
 				f.there()
 			}
-			empty := fill(t, dir)
+			empty := hubtest.FillDisk(t, dir)
 			answers := f.together(
 				call{fn: add("before")},
 				call{fn: addLarge("large", spill)},
@@ -77,7 +52,7 @@ func TestPoisonedBatchOnAFullFileSystemAnswersTruly(t *testing.T) {
 func TestOpeningOnAFullFileSystemSaysSo(t *testing.T) {
 	t.Parallel()
 	dir := hubtest.SmallDisk(t, 8<<20)
-	fill(t, dir)
+	hubtest.FillDisk(t, dir)
 	_, err := store.Open(context.Background(), store.Config{Path: filepath.Join(dir, "handclasp.db")})
 	if err == nil || !strings.Contains(err.Error(), "is full") {
 		t.Errorf("got %v, want the sentence about the full disk", err)

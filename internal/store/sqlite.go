@@ -78,7 +78,11 @@ func prepareFile(path string) error {
 }
 
 func (s *Store) explainOpen(err error) error {
-	switch s.d.classify(err) {
+	fault := s.d.classify(err)
+	if errors.Is(err, sqlite3.IOERR_SHMSIZE) { // no room for the log's index; the system's reason is lost
+		fault = faultFull
+	}
+	switch fault {
 	case faultCorrupt:
 		return fmt.Errorf("%s is damaged or is not a Handclasp database (%w). Nothing was changed. Restore a backup, or move the file away to begin anew", s.cfg.Path, err)
 	case faultReadOnly:
