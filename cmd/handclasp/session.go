@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -30,7 +29,7 @@ func asAgent(e *env, id *config.Identity, f func(*session) error) error {
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "handclasp", Version: version()}, nil)
 	cs, err := client.Connect(e.ctx, &mcp.StreamableClientTransport{
-		Endpoint: conn.base + "/mcp/team", HTTPClient: &http.Client{Transport: conn}, DisableStandaloneSSE: true,
+		Endpoint: conn.base + "/mcp/team", HTTPClient: conn.client(), DisableStandaloneSSE: true,
 	}, nil)
 	if err != nil {
 		return errors.New(conn.explain(err))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -47,7 +46,7 @@ func (c *tailCmd) Run(e *env) error {
 		return err
 	}
 	defer conn.close()
-	o := &operatorClient{ctx: e.ctx, http: &http.Client{Transport: conn}}
+	o := &operatorClient{ctx: e.ctx, http: conn.client()}
 	cursor := c.After
 	if cursor == "" {
 		cursor = "now"
