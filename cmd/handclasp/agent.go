@@ -43,6 +43,17 @@ type agentAddCmd struct {
 	KeyLabel     string   `help:"What the key is for, such as the machine it is on."`
 }
 
+// Help is printed by --help.
+func (*agentAddCmd) Help() string {
+	return `The first agent makes the data folder. The key is shown this once and stored as a hash; agent key rotate makes another.
+
+Examples:
+
+  handclasp agent add frank@acme --client claude
+  handclasp agent add frank@acme --name "Frank's agent" --role backend --skill go --skill sql
+  handclasp agent add frank@acme --client codex --url https://hub.example.com`
+}
+
 func (c *agentAddCmd) Run(e *env) error {
 	tags, err := parseTags(c.Tag)
 	if err != nil {
@@ -91,6 +102,14 @@ type agentListCmd struct {
 	output       `embed:""`
 }
 
+// Help is printed by --help.
+func (*agentListCmd) Help() string {
+	return `Examples:
+
+  handclasp agent list
+  handclasp agent list --json | jq -r '.agents[].handle'`
+}
+
 func (c *agentListCmd) Run(e *env) error {
 	return operate(e, &c.Where, func(o *operatorClient) error {
 		var out struct {
@@ -115,6 +134,15 @@ type agentDisableCmd struct {
 	Handle       string `arg:""`
 }
 
+// Help is printed by --help.
+func (*agentDisableCmd) Help() string {
+	return `Its parked calls end too. What it holds stays with it: handclasp handoff list --agent HANDLE finds that, and handoff reassign gives it to another.
+
+Example:
+
+  handclasp agent disable frank@acme`
+}
+
 func (c *agentDisableCmd) Run(e *env) error {
 	return setStatus(e, &c.Where, c.JSON, c.Handle, "disable", "disabled")
 }
@@ -123,6 +151,15 @@ type agentEnableCmd struct {
 	config.Where `embed:""`
 	output       `embed:""`
 	Handle       string `arg:""`
+}
+
+// Help is printed by --help.
+func (*agentEnableCmd) Help() string {
+	return `Its keys work again, but for those that were revoked.
+
+Example:
+
+  handclasp agent enable frank@acme`
 }
 
 func (c *agentEnableCmd) Run(e *env) error {
@@ -153,6 +190,13 @@ type keyListCmd struct {
 	config.Where `embed:""`
 	output       `embed:""`
 	Handle       string `arg:""`
+}
+
+// Help is printed by --help.
+func (*keyListCmd) Help() string {
+	return `Example:
+
+  handclasp agent key list frank@acme`
 }
 
 func (c *keyListCmd) Run(e *env) error {
@@ -186,6 +230,16 @@ type keyRotateCmd struct {
 	Keep         bool   `help:"Keep the other keys valid."`
 }
 
+// Help is printed by --help.
+func (*keyRotateCmd) Help() string {
+	return `The others end at once, and the calls that wait with them.
+
+Examples:
+
+  handclasp agent key rotate frank@acme
+  handclasp agent key rotate frank@acme --keep --label laptop --client vscode`
+}
+
 func (c *keyRotateCmd) Run(e *env) error {
 	return operate(e, &c.Where, func(o *operatorClient) error {
 		conn, err := c.access(o, &c.Where, c.Handle)
@@ -209,6 +263,15 @@ type keyRevokeCmd struct {
 	config.Where `embed:""`
 	output       `embed:""`
 	KeyID        string `arg:"" name:"key-id" help:"As agent key list shows it."`
+}
+
+// Help is printed by --help.
+func (*keyRevokeCmd) Help() string {
+	return `Calls that wait with it end too; the agent's other keys stay.
+
+Example:
+
+  handclasp agent key revoke 019ad5a2-6c1e-7b7e-9a55-0c2f7d9be001`
 }
 
 func (c *keyRevokeCmd) Run(e *env) error {

@@ -43,7 +43,7 @@ type backupCmd struct {
 	Force        bool   `help:"Replace FILE if it exists."`
 }
 
-// Help is the longer text of backup --help.
+// Help is printed by --help.
 func (c *backupCmd) Help() string {
 	return `The file holds everything that the hub held at one moment: agents, the hashes of their keys, threads, events, the secret that signs sessions. Keep it as safe as the hub. Calls are served meanwhile. FILE appears when it is whole.
 
@@ -132,7 +132,7 @@ type restoreCmd struct {
 	File         string `arg:"" help:"File that handclasp backup wrote."`
 }
 
-// Help is the longer text of restore --help.
+// Help is printed by --help.
 func (c *restoreCmd) Help() string {
 	return `The hub to fill must be new: a folder without a hub, or an empty PostgreSQL database. The whole file is checked before anything is written, and a restore that fails leaves nothing behind. Agents keep their keys and people their sessions. A reader that follows the log is told cursor_expired and begins anew.
 
@@ -251,7 +251,7 @@ type exportCmd struct {
 	Force        bool   `help:"Replace FILE if it exists."`
 }
 
-// Help is the longer text of export --help.
+// Help is printed by --help.
 func (c *exportCmd) Help() string {
 	return `Each line is one event: what happened to which handoff, by whom, when. Events hold ids and states and never a text. It ends at the end of the log; go on later with --after and the cursor of the last line.
 

@@ -30,7 +30,7 @@ type handoffListCmd struct {
 	All            bool     `help:"All pages."`
 }
 
-// Help shows examples.
+// Help is printed by --help.
 func (handoffListCmd) Help() string {
 	return `Examples:
 
@@ -172,7 +172,7 @@ type handoffCancelCmd struct {
 	Reason       string `help:"Why; all who take part are told." required:""`
 }
 
-// Help shows examples.
+// Help is printed by --help.
 func (handoffCancelCmd) Help() string {
 	return `Ends a pending or accepted handoff. Its holder's next call is refused with thread_terminal.
 
@@ -211,7 +211,7 @@ type handoffReassignCmd struct {
 	Reason       string `help:"Why; goes into the thread as a message." required:""`
 }
 
-// Help shows examples.
+// Help is printed by --help.
 func (handoffReassignCmd) Help() string {
 	return `The new holder finds the handoff in its inbox, accepted and without a lease. Whoever held it before
 gets lease_lost at its next call.
@@ -243,7 +243,7 @@ type handoffEraseCmd struct {
 	Yes          bool `help:"Do not ask."`
 }
 
-// Help shows examples.
+// Help is printed by --help.
 func (handoffEraseCmd) Help() string {
 	return `Removes summary, question, messages, artifacts, drafts, metadata, payload, result, reasons and contact
 details of a handoff that is completed, declined, cancelled or expired. Ids, states, times and events

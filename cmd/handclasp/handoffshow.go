@@ -21,7 +21,7 @@ type handoffShowCmd struct {
 	Limit        int `help:"At most so many messages, 1 to 200 (default 50)."`
 }
 
-// Help shows examples.
+// Help is printed by --help.
 func (handoffShowCmd) Help() string {
 	return `Shows who takes part, state, times, texts, drafts, messages and events. Payload and result are for
 those who do the work and are not shown.

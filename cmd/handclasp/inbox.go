@@ -13,7 +13,7 @@ type inboxCmd struct {
 	config.Identity `embed:""`
 	output          `embed:""`
 	Thread          string   `arg:"" optional:"" name:"thread-id" help:"A handoff to open; its messages count as read then."`
-	Status          []string `help:"Only these: pending, accepted, completed, declined, cancelled, expired." placeholder:"STATUS,…"`
+	Status          []string `help:"Only pending, accepted, completed, declined, cancelled or expired ones; may be repeated." placeholder:"STATUS"`
 	Role            string   `help:"Sent to you (recipient) or by you (sender). Default: both." enum:",recipient,sender" default:"" placeholder:"ROLE"`
 	Limit           int      `help:"Handoffs a page (default ${default})." default:"50"`
 	Cursor          string   `help:"Where the last page ended." placeholder:"CURSOR"`

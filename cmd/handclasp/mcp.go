@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -16,7 +17,7 @@ import (
 
 type mcpCmd struct {
 	config.Identity `embed:""`
-	Toolset         []string `help:"Toolsets to serve: ${toolsets}. Default: all." placeholder:"SET,…"`
+	Toolset         []string `help:"Toolsets to serve: ${toolsets}. Default: all." placeholder:"SET"`
 	Transport       string   `help:"How to talk to the hub of --url (default ${default})." enum:"mcp" default:"mcp"`
 	LogLevel        string   `name:"log-level" help:"debug, info, warn or error, on stderr (default ${default})." enum:"debug,info,warn,error" default:"warn"`
 }
@@ -75,11 +76,7 @@ func endpoint(sets []string) (string, error) {
 	all := mcpserver.Toolsets()
 	chosen := map[string]bool{}
 	for _, s := range sets {
-		known := false
-		for _, a := range all {
-			known = known || a == s
-		}
-		if !known {
+		if !slices.Contains(all, s) {
 			return "", fmt.Errorf("--toolset: %q came; %s is accepted", s, strings.Join(all, ", "))
 		}
 		chosen[s] = true
