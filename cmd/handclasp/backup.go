@@ -301,10 +301,7 @@ func (o *operatorClient) export(e *env, w io.Writer, after string, quiet bool) (
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	for next = after; ; {
-		var page struct {
-			Events []restapi.Event `json:"events"`
-			Next   string          `json:"next_cursor"`
-		}
+		var page restapi.Events
 		if err := o.get("/operator/events?cursor="+url.QueryEscape(next), &page); err != nil {
 			return n, next, err
 		}
@@ -318,7 +315,7 @@ func (o *operatorClient) export(e *env, w io.Writer, after string, quiet bool) (
 		if len(page.Events) == 0 {
 			return n, next, nil
 		}
-		next = page.Next
+		next = page.NextCursor
 	}
 }
 

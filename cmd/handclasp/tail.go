@@ -70,7 +70,7 @@ func (c *tailCmd) Run(e *env) error {
 		if err := c.show(e, o, page.Events, names); err != nil {
 			return err
 		}
-		cursor = page.Next
+		cursor = page.NextCursor
 		if c.NoFollow && len(page.Events) == 0 {
 			return nil
 		}
@@ -81,7 +81,7 @@ func (c *tailCmd) Run(e *env) error {
 // ownerPause is the pause between two looks for the next owner.
 const ownerPause = 50 * time.Millisecond
 
-func (c *tailCmd) next(o *operatorClient, cursor string) (page eventPage, err error) {
+func (c *tailCmd) next(o *operatorClient, cursor string) (page restapi.Events, err error) {
 	wait := tailWait
 	if c.NoFollow {
 		wait = 0
@@ -101,11 +101,6 @@ func (c *tailCmd) show(e *env, o *operatorClient, events []restapi.Event, names 
 		}
 	}
 	return nil
-}
-
-type eventPage struct {
-	Events []restapi.Event `json:"events"`
-	Next   string          `json:"next_cursor"`
 }
 
 // learn keeps the handles of the agents that the events name.
