@@ -65,25 +65,18 @@ func (c *backupCmd) Run(e *env) error {
 			_, err := o.backup(e, e.stdout, false)
 			return err
 		}
-		out, err := newOutFile(c.File, c.Force)
-		if err != nil {
+		var info store.BackupInfo
+		size, err := intoFile(c.File, c.Force, func(w io.Writer) (err error) {
+			info, err = o.backup(e, w, c.JSON)
 			return err
-		}
-		info, err := o.backup(e, out, c.JSON)
+		})
 		if err != nil {
-			out.discard()
-			if out.failed != nil {
-				return out.explain(out.failed)
-			}
-			return err
-		}
-		if err := out.finish(); err != nil {
 			return err
 		}
 		if c.JSON {
-			return printJSON(e, newSaved(c.File, out.size, &info))
+			return printJSON(e, newSaved(c.File, size, &info))
 		}
-		_, err = fmt.Fprintf(e.stdout, "%s holds %d rows of schema %d, %s. Read it back with: handclasp restore %s\n", c.File, info.Total(), info.Schema, sized(out.size), c.File)
+		_, err = fmt.Fprintf(e.stdout, "%s holds %d rows of schema %d, %s. Read it back with: handclasp restore %s\n", c.File, info.Total(), info.Schema, sized(size), shellWords(c.File))
 		return err
 	})
 }
@@ -194,7 +187,7 @@ func (c *restoreCmd) flag() string {
 	if c.DatabaseURL != "" {
 		return " --database-url …"
 	}
-	return " --data " + c.Data
+	return " --data " + shellWords(c.Data)
 }
 
 func (c *restoreCmd) explain(e *env, err error) error {
@@ -271,25 +264,19 @@ func (c *exportCmd) Run(e *env) error {
 			_, _, err := o.export(e, e.stdout, c.After, false)
 			return err
 		}
-		out, err := newOutFile(c.Output, c.Force)
-		if err != nil {
+		var n int
+		var next string
+		size, err := intoFile(c.Output, c.Force, func(w io.Writer) (err error) {
+			n, next, err = o.export(e, w, c.After, c.JSON)
 			return err
-		}
-		n, next, err := o.export(e, out, c.After, c.JSON)
+		})
 		if err != nil {
-			out.discard()
-			if out.failed != nil {
-				return out.explain(out.failed)
-			}
-			return err
-		}
-		if err := out.finish(); err != nil {
 			return err
 		}
 		if c.JSON {
-			return printJSON(e, map[string]any{"file": c.Output, "bytes": out.size, "events": n, "next_cursor": next})
+			return printJSON(e, map[string]any{"file": c.Output, "bytes": size, "events": n, "next_cursor": next})
 		}
-		_, err = fmt.Fprintf(e.stdout, "%s holds %d events, %s. Later ones: handclasp export --after %s\n", c.Output, n, sized(out.size), next)
+		_, err = fmt.Fprintf(e.stdout, "%s holds %d events, %s. Later ones: handclasp export --after %s\n", c.Output, n, sized(size), next)
 		return err
 	})
 }
