@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"handclasp/internal/handoff"
+	"handclasp/internal/owner"
 	"handclasp/internal/restapi"
 )
 
@@ -45,7 +46,7 @@ func (c *operatorClient) open(method, path string, in any) (*http.Response, erro
 			return nil, err
 		}
 	}
-	req, err := http.NewRequestWithContext(c.ctx, method, "http://owner"+path, &body)
+	req, err := http.NewRequestWithContext(c.ctx, method, owner.Base+path, &body)
 	if err != nil {
 		return nil, err
 	}
