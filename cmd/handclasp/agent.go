@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"handclasp/internal/config"
 	"handclasp/internal/hub"
@@ -123,7 +122,7 @@ func (c *agentListCmd) Run(e *env) error {
 		}
 		return table(e, "HANDLE\tNAME\tROLE\tSTATUS\tLAST SEEN", len(out.Agents), func(i int) string {
 			a := out.Agents[i]
-			return strings.Join([]string{a.Handle, plain(a.Name), plain(a.Role), a.Status, orDash(a.LastSeenAt)}, "\t")
+			return strings.Join([]string{a.Handle, lineOrDash(a.Name), lineOrDash(a.Role), a.Status, orDash(a.LastSeenAt)}, "\t")
 		})
 	})
 }
@@ -217,7 +216,7 @@ func (c *keyListCmd) Run(e *env) error {
 func keyTable(e *env, keys []restapi.Key) error {
 	return table(e, "KEY ID\tKEY\tLABEL\tCREATED\tLAST USED\tREVOKED", len(keys), func(i int) string {
 		k := keys[i]
-		return strings.Join([]string{k.KeyID, k.Hint, plain(k.Label), k.CreatedAt, orDash(k.LastUsedAt), orDash(k.RevokedAt)}, "\t")
+		return strings.Join([]string{k.KeyID, k.Hint, lineOrDash(k.Label), k.CreatedAt, orDash(k.LastUsedAt), orDash(k.RevokedAt)}, "\t")
 	})
 }
 
@@ -286,24 +285,4 @@ func (c *keyRevokeCmd) Run(e *env) error {
 		_, err := fmt.Fprintln(e.stdout, "revoked", c.KeyID)
 		return err
 	})
-}
-
-func table(e *env, header string, rows int, row func(i int) string) error {
-	w := tabwriter.NewWriter(e.stdout, 0, 4, 2, ' ', 0)
-	if _, err := fmt.Fprintln(w, header); err != nil {
-		return err
-	}
-	for i := range rows {
-		if _, err := fmt.Fprintln(w, row(i)); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
-}
-
-func orDash(s *string) string {
-	if s == nil {
-		return "–"
-	}
-	return *s
 }

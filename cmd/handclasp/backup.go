@@ -305,16 +305,3 @@ func (o *operatorClient) export(e *env, w io.Writer, after string, quiet bool) (
 		next = page.NextCursor
 	}
 }
-
-// sized is a number of bytes as people read it.
-func sized(n int64) string {
-	for _, unit := range []struct {
-		name string
-		size int64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if n >= unit.size {
-			return fmt.Sprintf("%.1f %s", float64(n)/float64(unit.size), unit.name)
-		}
-	}
-	return fmt.Sprintf("%d bytes", n)
-}

@@ -49,7 +49,7 @@ func (c *draftListCmd) Run(e *env) error {
 		}
 		return table(e, "DRAFT\tFROM\tFOR\tFILES\tCREATED", len(out.Drafts), func(i int) string {
 			d := out.Drafts[i]
-			return strings.Join([]string{d.DraftID, d.From, d.Sender, plain(strings.Join(d.TargetFiles, " ")), d.CreatedAt}, "\t")
+			return strings.Join([]string{d.DraftID, d.From, d.Sender, lineOrDash(strings.Join(d.TargetFiles, " ")), d.CreatedAt}, "\t")
 		})
 	})
 }
@@ -135,17 +135,4 @@ func decide(e *env, where *config.Where, asJSON bool, id string, approve bool, r
 		_, err := fmt.Fprintln(e.stdout, d.Status, d.DraftID)
 		return err
 	})
-}
-
-// plain makes text of others safe for a terminal: control characters could rewrite the screen.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' {
-			return r
-		}
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
-			return '\uFFFD'
-		}
-		return r
-	}, s)
 }

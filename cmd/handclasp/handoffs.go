@@ -140,24 +140,6 @@ func recipientOf(h *restapi.Handoff) string {
 	return h.To + " (held by " + *h.Holder + ")"
 }
 
-// ageOf says how long ago a time of the hub's was.
-func ageOf(stamp string, now time.Time) string {
-	at, err := time.Parse(time.RFC3339, stamp)
-	if err != nil {
-		return stamp
-	}
-	switch d := max(now.Sub(at), 0); {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours()/24))
-	}
-}
-
 // handoffID is how every command names a handoff.
 type handoffID struct {
 	ID string `arg:"" name:"id" help:"As handoff list shows it; its beginning is enough if that is unique, at least 8 characters."`

@@ -170,13 +170,6 @@ func partyOf(t *restapi.HandoffThread, handle string) string {
 	return handle
 }
 
-func orNothing(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
 // beginning is what stands on the first page only.
 func (s *sheet) beginning(t *restapi.HandoffThread) {
 	s.text("Summary", t.Summary)

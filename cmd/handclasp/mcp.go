@@ -3,11 +3,8 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
-
-	"golang.org/x/term"
 
 	"handclasp/internal/bridge"
 	"handclasp/internal/config"
@@ -88,10 +85,4 @@ func endpoint(sets []string) (string, error) {
 		return "/mcp/" + sets[0], nil
 	}
 	return "", fmt.Errorf("--toolset: one of %s is accepted, or none for all", strings.Join(all, ", "))
-}
-
-// isTerminal reports whether a person sits at the other end.
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -82,10 +82,3 @@ func escape(s string) string {
 	}
 	return strings.ReplaceAll(url.PathEscape(s), ".", "%2E")
 }
-
-func printJSON(e *env, v any) error {
-	enc := json.NewEncoder(e.stdout)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
