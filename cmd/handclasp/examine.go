@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,15 +22,16 @@ import (
 
 // The checks of doctor that need no database.
 
-// foreignVariables begin with our name and are read by the tests and scripts.
-var foreignVariables = []string{"HANDCLASP_KEY", "HANDCLASP_REQUIRE", "HANDCLASP_SOAK_ROUNDS", "HANDCLASP_SOAK_TAGS"}
+// flagless matches the variables that are read and set no flag: the key, which a flag would show
+// to others, and those of the tests and scripts.
+var flagless = regexp.MustCompile(`^HANDCLASP_(KEY|REQUIRE|TOOLS|SOAK_(ROUNDS|PG_ROUNDS|TAGS|SEED))$`)
 
 // environment finds settings that nothing reads.
 func (d *doctor) environment() {
 	wrong := false
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, "HANDCLASP_") || d.known[name] || slices.Contains(foreignVariables, name) {
+		if !strings.HasPrefix(name, "HANDCLASP_") || d.known[name] || flagless.MatchString(name) {
 			continue
 		}
 		wrong = true
