@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -20,51 +19,6 @@ import (
 	"handclasp/internal/owner"
 	"handclasp/internal/store"
 )
-
-// where is a database of either kind as flags of the command line.
-func where(t *testing.T, kind string) []string {
-	t.Helper()
-	if kind == "postgres" {
-		return []string{"--database-url", hubtest.PostgresURL(t)}
-	}
-	return []string{"--data", filepath.Join(t.TempDir(), "hub")}
-}
-
-// ok runs the program and fails the test unless it succeeds.
-func ok(t *testing.T, args ...string) *program {
-	t.Helper()
-	p := runProgram(context.Background(), args...)
-	if p.code != 0 {
-		t.Fatalf("%v: exit %d, %s", args, p.code, p.stderr.String())
-	}
-	return p
-}
-
-// refused runs the program and wants one sentence that says so, exit 1 or 2, and nothing on stdout.
-func refused(t *testing.T, code int, says string, args ...string) {
-	t.Helper()
-	p := runProgram(context.Background(), args...)
-	if text := p.stderr.String(); p.code != code || !strings.Contains(text, says) || strings.Count(text, "\n") != 1 || p.stdout.Len() > 0 {
-		t.Errorf("%v: exit %d, want %d saying %q:\n%s%s", args, p.code, code, says, text, p.stdout.String())
-	}
-}
-
-// wantOnly wants exactly these files in a folder.
-func wantOnly(t *testing.T, dir string, want ...string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
-	}
-	slices.Sort(want)
-	if !slices.Equal(names, want) {
-		t.Errorf("in %s are %v, want %v", dir, names, want)
-	}
-}
 
 func TestAHubMovesFromOneDatabaseToTheOtherWithItsAgents(t *testing.T) {
 	t.Parallel()
@@ -75,8 +29,7 @@ func TestAHubMovesFromOneDatabaseToTheOtherWithItsAgents(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "hub.backup")
 				at := where(t, from)
 				ok(t, append([]string{"agent", "add", "anna@acme", "--capability", "deploy"}, at...)...)
-				var made, restored saved
-				mustJSON(t, ok(t, append([]string{"backup", file, "--json"}, at...)...), &made)
+				made := runJSON[saved](t, append([]string{"backup", file}, at...)...)
 				info, err := os.Stat(file)
 				if err != nil || info.Mode().Perm() != 0o600 || info.Size() != made.Bytes || made.Tables["agents"] != 1 || made.Database != from || made.Schema != store.SchemaVersion {
 					t.Errorf("%v, %+v", err, made)
@@ -84,7 +37,7 @@ func TestAHubMovesFromOneDatabaseToTheOtherWithItsAgents(t *testing.T) {
 				wantOnly(t, filepath.Dir(file), "hub.backup")
 
 				there := where(t, to)
-				mustJSON(t, ok(t, append([]string{"restore", file, "--json"}, there...)...), &restored)
+				restored := runJSON[saved](t, append([]string{"restore", file}, there...)...)
 				if restored.Rows != made.Rows || restored.CreatedAt != made.CreatedAt || restored.Database != from {
 					t.Errorf("restored %+v of %+v", restored, made)
 				}
@@ -95,13 +48,6 @@ func TestAHubMovesFromOneDatabaseToTheOtherWithItsAgents(t *testing.T) {
 				startServe(t, there...)
 			})
 		}
-	}
-}
-
-func mustJSON(t *testing.T, p *program, v any) {
-	t.Helper()
-	if err := json.Unmarshal(p.stdout.Bytes(), v); err != nil || p.stderr.Len() > 0 {
-		t.Fatalf("%v: %s%s", err, p.stdout.String(), p.stderr.String())
 	}
 }
 
@@ -135,7 +81,7 @@ func TestAFileIsReplacedOnlyWithForceAndOnlyByAWholeOne(t *testing.T) {
 	at := where(t, "sqlite")
 	file := filepath.Join(dir, "hub.backup")
 	ok(t, append([]string{"agent", "add", "anna@acme"}, at...)...)
-	write(t, file, "something else")
+	writeFile(t, file, "something else")
 	if err := os.Chmod(file, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +91,7 @@ func TestAFileIsReplacedOnlyWithForceAndOnlyByAWholeOne(t *testing.T) {
 	if b, err := os.ReadFile(file); err != nil || string(b) != "something else" {
 		t.Errorf("the file holds %q (%v)", b, err)
 	}
-	write(t, file+".partial", strings.Repeat("left behind by one that was killed ", 1000))
+	writeFile(t, file+".partial", strings.Repeat("left behind by one that was killed ", 1000))
 	ok(t, append([]string{"backup", file, "--force"}, at...)...)
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info.Mode(), err)
@@ -162,13 +108,6 @@ func TestAFileIsReplacedOnlyWithForceAndOnlyByAWholeOne(t *testing.T) {
 	wantOnly(t, dir, "hub.backup")
 }
 
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestBackupAndRestoreSayWhatToTypeInstead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -181,11 +120,11 @@ func TestBackupAndRestoreSayWhatToTypeInstead(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut, altered, notes := filepath.Join(dir, "cut"), filepath.Join(dir, "altered"), filepath.Join(dir, "notes")
-	write(t, cut, string(whole[:len(whole)-20]))
+	writeFile(t, cut, string(whole[:len(whole)-20]))
 	changed := bytes.Clone(whole)
 	changed[len(changed)/2] ^= 1
-	write(t, altered, string(changed))
-	write(t, notes, "my notes")
+	writeFile(t, altered, string(changed))
+	writeFile(t, notes, "my notes")
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(notes, link); err != nil {
 		t.Fatal(err)
@@ -243,7 +182,7 @@ func TestABackupThatBreaksOffLeavesNoFile(t *testing.T) {
 		"it comes and is broken": func(w http.ResponseWriter) { _, _ = w.Write(append(bytes.Clone(whole[:60]), whole[61:]...)) },
 	} {
 		data, dir := t.TempDir(), t.TempDir()
-		write(t, databaseFile(data), "")
+		writeFile(t, databaseFile(data), "")
 		own, err := owner.Take(data)
 		if err != nil {
 			t.Fatal(err)
@@ -317,11 +256,12 @@ func TestTheLogIsExportedToItsEndAndGoesOnFromACursor(t *testing.T) {
 				t.Errorf("behind the end are %v", events)
 			}
 			file := filepath.Join(t.TempDir(), "events.ndjson")
-			var out struct {
+			out := runJSON[struct {
+				File   string `json:"file"`
+				Bytes  int64  `json:"bytes"`
 				Events int    `json:"events"`
 				Next   string `json:"next_cursor"`
-			}
-			mustJSON(t, ok(t, append([]string{"export", "-o", file, "--json"}, at...)...), &out)
+			}](t, append([]string{"export", "-o", file}, at...)...)
 			text, err := os.ReadFile(file)
 			if err != nil || out.Events != 6 || out.Next != last || bytes.Count(text, []byte("\n")) != 6 {
 				t.Errorf("%v, %+v, %s", err, out, text)

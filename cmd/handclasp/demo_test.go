@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -38,7 +37,7 @@ func TestTheDemoTellsItsStoryAndLeavesNothingBehind(t *testing.T) {
 			t.Errorf("a line is too wide for a terminal: %s", line)
 		}
 	}
-	emptyFolder(t, dir)
+	wantOnly(t, dir)
 }
 
 func TestTheDemoStaysOpenForClientsUntilItIsEnded(t *testing.T) {
@@ -85,13 +84,5 @@ func TestTheDemoStaysOpenForClientsUntilItIsEnded(t *testing.T) {
 	if code := <-ended; code != 0 {
 		t.Fatalf("ended with %d: %s", code, stderr.String())
 	}
-	emptyFolder(t, dir)
-}
-
-func emptyFolder(t *testing.T, dir string) {
-	t.Helper()
-	left, err := os.ReadDir(dir)
-	if err != nil || len(left) != 0 {
-		t.Fatalf("left behind: %v %v", left, err)
-	}
+	wantOnly(t, dir)
 }

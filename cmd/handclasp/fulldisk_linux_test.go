@@ -20,7 +20,7 @@ func TestAFullDiskLeavesNeitherBackupNorHub(t *testing.T) {
 	wantOnly(t, filepath.Join(dir, "hub"), "owner.lock")
 	small := hubtest.SmallDisk(t, 4096)
 	for _, args := range [][]string{{"backup", filepath.Join(small, "hub.backup")}, {"export", "-o", filepath.Join(small, "events")}} {
-		write(t, filepath.Join(small, "ballast"), string(make([]byte, 4096)))
+		writeFile(t, filepath.Join(small, "ballast"), string(make([]byte, 4096)))
 		refused(t, 1, "is full. Make room", append(args, at...)...)
 		wantOnly(t, small, "ballast")
 	}

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -25,11 +23,8 @@ type workshop struct {
 }
 
 func newWorkshop(t *testing.T) *workshop {
-	w := &workshop{t, filepath.Join(t.TempDir(), "hub")}
-	for _, handle := range []string{"anna@acme", "frank@acme", "grace@acme"} {
-		w.ok("agent", "add", handle)
-	}
-	return w
+	data, _ := withAgents(t, "anna@acme", "frank@acme", "grace@acme")
+	return &workshop{t, data}
 }
 
 // within calls the hub of the folder as agents do, while no command runs.
@@ -86,24 +81,13 @@ func (w *workshop) run(args ...string) *program {
 
 func (w *workshop) ok(args ...string) string {
 	w.t.Helper()
-	p := w.run(args...)
-	if p.code != 0 {
-		w.t.Fatalf("%v: exit %d, %s", args, p.code, p.stderr.String())
-	}
-	return p.stdout.String()
+	return ok(w.t, append(args, "--data", w.data)...).stdout.String()
 }
 
 // json runs a command with --json and reads what it printed, which must be one document.
 func (w *workshop) json(out any, args ...string) {
 	w.t.Helper()
-	d := json.NewDecoder(strings.NewReader(w.ok(append(args, "--json")...)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(out); err != nil {
-		w.t.Fatalf("%v: %v", args, err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		w.t.Fatalf("%v printed more than one document", args)
-	}
+	oneDocument(w.t, w.ok(append(args, "--json")...), out)
 }
 
 func (w *workshop) refused(code int, want string, args ...string) {

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -12,84 +10,14 @@ import (
 	"strings"
 	"testing"
 
-	"handclasp/internal/hubtest"
+	"handclasp/internal/restapi"
 )
-
-// asProgram in the environment makes this test binary the program itself, for tests that need
-// processes; with the value tied, one that ends with its stdin, that is, with the tests.
-const (
-	asProgram = "RUN_AS_HANDCLASP"
-	tied      = "tied"
-)
-
-func TestMain(m *testing.M) {
-	as := os.Getenv(asProgram)
-	if as == "" {
-		os.Exit(hubtest.Main(m))
-	}
-	if as == tied && os.Args[1] == "serve" { // stdio processes end with their stdin anyway
-		go func() {
-			_, _ = io.Copy(io.Discard, os.Stdin)
-			os.Exit(1)
-		}()
-	}
-	main()
-}
-
-// program is one run of the command line.
-type program struct {
-	stdout, stderr bytes.Buffer
-	code           int
-}
-
-func runProgram(ctx context.Context, args ...string) *program {
-	p := &program{}
-	p.code = run(ctx, args, strings.NewReader(""), &p.stdout, &p.stderr)
-	return p
-}
-
-// startServe runs serve until the test ends and gives its address.
-func startServe(t *testing.T, args ...string) (url string) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	r, w := io.Pipe()
-	done := make(chan int, 1)
-	go func() {
-		code := run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...), strings.NewReader(""), io.Discard, w)
-		_ = w.Close()
-		done <- code
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if code := <-done; code != 0 {
-			t.Errorf("serve ended with %d", code)
-		}
-	})
-	line := make([]byte, 256)
-	n, err := r.Read(line)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _, _ = io.Copy(io.Discard, r) }()
-	url, ok := strings.CutPrefix(strings.TrimSpace(string(line[:n])), "listening on ")
-	if !ok {
-		t.Fatalf("serve said %q", line[:n])
-	}
-	return url
-}
 
 func TestOperatorCommandsReachTheRunningHubAndTakeEffectAtOnce(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "hub")
 	url := startServe(t, "--data", data)
-	add := runProgram(context.Background(), "agent", "add", "frank@acme", "--data", data, "--json")
-	var key struct {
-		KeyID  string `json:"key_id"`
-		APIKey string `json:"api_key"`
-	}
-	if err := json.Unmarshal(add.stdout.Bytes(), &key); err != nil || add.code != 0 {
-		t.Fatalf("agent add: %d %v %s", add.code, err, add.stderr.String())
-	}
+	key := runJSON[restapi.NewKey](t, "agent", "add", "frank@acme", "--data", data)
 	call := func() int {
 		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"check_inbox","arguments":{}}}`
 		req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url+"/mcp/team", strings.NewReader(body))

@@ -17,6 +17,7 @@ import (
 	"handclasp/internal/config"
 	"handclasp/internal/hubtest"
 	"handclasp/internal/owner"
+	"handclasp/internal/restapi"
 )
 
 // client is an MCP client that has started handclasp mcp.
@@ -108,22 +109,6 @@ func (c *client) end() {
 	}
 }
 
-// aHub makes a hub with these agents in a folder, unless the flags name another place.
-func aHub(t *testing.T, place []string, handles ...string) {
-	t.Helper()
-	for _, h := range handles {
-		mustRun(t, append([]string{"agent", "add", h}, place...)...)
-	}
-}
-
-func writeFile(t *testing.T, path, text string) string {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 func TestStdioCommandLinesThatAreImpossibleSayWhatToTypeInstead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -172,8 +157,7 @@ func TestStdioCommandLinesThatAreImpossibleSayWhatToTypeInstead(t *testing.T) {
 
 func TestSeveralStdioProcessesOfOneAgentWorkOnOneFolder(t *testing.T) {
 	t.Parallel()
-	data := filepath.Join(t.TempDir(), "hub")
-	aHub(t, []string{"--data", data}, "anna@acme")
+	data, _ := withAgents(t, "anna@acme")
 	first := startMCP(t, "--as", "anna@acme", "--data", data, "--log-level", "debug")
 	first.wantOK("the first")
 	second := startMCP(t, "--as", "ANNA@acme", "--data", data, "--toolset", "team")
@@ -215,12 +199,7 @@ func TestStdioReachesAHubByItsAddress(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "hub")
 	url := startServe(t, "--data", data)
-	var key struct {
-		APIKey string `json:"api_key"`
-	}
-	if err := json.Unmarshal([]byte(mustRun(t, "agent", "add", "anna@acme", "--data", data, "--json")), &key); err != nil {
-		t.Fatal(err)
-	}
+	key := runJSON[restapi.NewKey](t, "agent", "add", "anna@acme", "--data", data)
 	file := writeFile(t, filepath.Join(dir, "anna.key"), key.APIKey+"\n")
 	writeFile(t, filepath.Join(dir, "config.json"), `{"url":"`+url+`/mcp/team","key_file":"anna.key"}`)
 	for _, args := range [][]string{{"--url", url, "--key-file", file}, {"--url", url + "/mcp/", "--key-file", file}, {"--config", filepath.Join(dir, "config.json")}} {
@@ -238,8 +217,7 @@ func TestStdioReachesAHubByItsAddress(t *testing.T) {
 
 func TestAParkedCallEndsWhenItsAgentIsDisabled(t *testing.T) {
 	t.Parallel()
-	data := filepath.Join(t.TempDir(), "hub")
-	aHub(t, []string{"--data", data}, "anna@acme")
+	data, _ := withAgents(t, "anna@acme")
 	c := startMCP(t, "--as", "anna@acme", "--data", data)
 	c.wantOK("before")
 	c.send(`{"wait_seconds":50}`)
@@ -258,8 +236,7 @@ func TestAParkedCallEndsWhenItsAgentIsDisabled(t *testing.T) {
 
 func TestAFolderThatIsRemovedIsNotMadeAgainByThoseWhoUseIt(t *testing.T) {
 	t.Parallel()
-	data := filepath.Join(t.TempDir(), "hub")
-	aHub(t, []string{"--data", data}, "anna@acme")
+	data, _ := withAgents(t, "anna@acme")
 	c := startMCP(t, "--as", "anna@acme", "--data", data)
 	c.wantOK("before")
 	if err := os.RemoveAll(data); err != nil {
@@ -329,8 +306,7 @@ func TestAFolderInsideARepositoryOrOpenToOthersIsWarnedOf(t *testing.T) {
 
 func TestAnOwnerThatIsFrozenHoldsNoCommandUpForever(t *testing.T) {
 	t.Parallel()
-	data := filepath.Join(t.TempDir(), "hub")
-	aHub(t, []string{"--data", data}, "anna@acme")
+	data, _ := withAgents(t, "anna@acme")
 	own, err := owner.Take(data)
 	if err != nil {
 		t.Fatal(err)

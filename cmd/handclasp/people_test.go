@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -11,27 +10,6 @@ import (
 
 	"handclasp/internal/restapi"
 )
-
-// mustRun runs a command that must succeed and gives what it prints.
-func mustRun(t *testing.T, args ...string) string {
-	t.Helper()
-	p := runProgram(context.Background(), args...)
-	if p.code != 0 || p.stderr.Len() > 0 {
-		t.Fatalf("%q: exit %d, %s", args, p.code, p.stderr.String())
-	}
-	return p.stdout.String()
-}
-
-// runJSON is mustRun with --json.
-func runJSON[T any](t *testing.T, args ...string) (out T) {
-	t.Helper()
-	text := mustRun(t, append(args, "--json")...)
-	d := json.NewDecoder(strings.NewReader(text))
-	if err := d.Decode(&out); err != nil || d.More() {
-		t.Fatalf("%q: no single JSON document, %v: %s", args, err, text)
-	}
-	return out
-}
 
 func TestAnAgentIsShownEditedAndBlocked(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -14,38 +13,6 @@ import (
 )
 
 const someDiff = "diff --git a/list.kt b/list.kt\n--- a/list.kt\n+++ b/list.kt\n@@ -1 +1 @@\n-val page = 0\n+val cursor = \"\"\n"
-
-// withAgents makes a folder with agents and gives their keys.
-func withAgents(t *testing.T, handles ...string) (data string, keys map[string]string) {
-	t.Helper()
-	data, keys = filepath.Join(t.TempDir(), "hub"), map[string]string{}
-	for _, handle := range handles {
-		var k struct {
-			APIKey string `json:"api_key"`
-		}
-		p := runProgram(context.Background(), "agent", "add", handle, "--data", data, "--json")
-		if err := json.Unmarshal(p.stdout.Bytes(), &k); err != nil {
-			t.Fatalf("agent add: %v %s", err, p.stderr.String())
-		}
-		keys[handle] = k.APIKey
-	}
-	return data, keys
-}
-
-func runWithInput(stdin string, args ...string) *program {
-	p := &program{}
-	p.code = run(context.Background(), args, strings.NewReader(stdin), &p.stdout, &p.stderr)
-	return p
-}
-
-func (p *program) wants(t *testing.T, texts ...string) {
-	t.Helper()
-	for _, text := range texts {
-		if p.code != 0 || !strings.Contains(p.stdout.String(), text) {
-			t.Errorf("exit %d, %q is missing in:\n%s%s", p.code, text, p.stdout.String(), p.stderr.String())
-		}
-	}
-}
 
 func TestAPersonSendsReadsAndFollowsWithoutAServer(t *testing.T) {
 	t.Parallel()

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -132,12 +130,7 @@ func summary(to, text string) map[string]any {
 // folder with real processes. Nobody gives an idempotency key.
 func TestStdioProcessesShareAFolderAcrossTheDeathOfItsOwnerAndAHandOver(t *testing.T) {
 	t.Parallel()
-	data := filepath.Join(t.TempDir(), "hub")
-	for _, handle := range []string{"anna@acme", "frank@acme"} {
-		if p := runProgram(context.Background(), "agent", "add", handle, "--data", data); p.code != 0 {
-			t.Fatal(p.stderr.String())
-		}
-	}
+	data, _ := withAgents(t, "anna@acme", "frank@acme")
 	anna := spawnMCP(t, data, "anna@acme")
 	ownedBy(t, data, owner.MCP, anna)
 	frank := spawnMCP(t, data, "frank@acme")
