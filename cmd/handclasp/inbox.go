@@ -158,6 +158,7 @@ func (a artifactView) line() string {
 
 func (c *inboxCmd) open(e *env) error {
 	return asAgent(e, &c.Identity, func(s *session) error {
+		var pages []json.RawMessage
 		for after := 0; ; {
 			var raw json.RawMessage
 			if err := s.call("view_thread", map[string]any{"thread_id": c.Thread, "after_sequence_no": after}, &raw); err != nil {
@@ -167,18 +168,46 @@ func (c *inboxCmd) open(e *env) error {
 			if err := json.Unmarshal(raw, &t); err != nil {
 				return err
 			}
-			if c.JSON { // a page after the other, as the tool gives them
-				if err := printJSON(e, raw); err != nil {
+			if pages = append(pages, raw); !c.JSON {
+				if err := t.print(e, after == 0); err != nil {
 					return err
 				}
-			} else if err := t.print(e, after == 0); err != nil {
-				return err
 			}
 			if after = t.NextNumber; !t.HasMore {
-				return nil
+				break
 			}
 		}
+		if !c.JSON {
+			return nil
+		}
+		whole, err := joined(pages)
+		if err != nil {
+			return err
+		}
+		return printJSON(e, whole)
 	})
+}
+
+// joined makes one document of the pages of a thread: the first one, with the messages of all.
+func joined(pages []json.RawMessage) (whole map[string]json.RawMessage, err error) {
+	var messages []json.RawMessage
+	for _, raw := range pages {
+		var page map[string]json.RawMessage
+		var list []json.RawMessage
+		if err := json.Unmarshal(raw, &page); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(page["messages"], &list); err != nil {
+			return nil, err
+		}
+		if whole == nil {
+			whole = page
+		}
+		messages = append(messages, list...)
+		whole["has_more"], whole["next_sequence_no"] = page["has_more"], page["next_sequence_no"]
+	}
+	whole["messages"], err = json.Marshal(messages)
+	return whole, err
 }
 
 // print writes a page of a thread. What agents wrote is indented, our own words are not.

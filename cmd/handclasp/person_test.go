@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +12,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"handclasp/internal/hub"
 )
 
 const someDiff = "diff --git a/list.kt b/list.kt\n--- a/list.kt\n+++ b/list.kt\n@@ -1 +1 @@\n-val page = 0\n+val cursor = \"\"\n"
@@ -99,18 +103,45 @@ func TestAHubThatRedirectsSendsTheKeyNowhereElse(t *testing.T) {
 	var strangers atomic.Int32
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strangers.Add(1) }))
 	t.Cleanup(elsewhere.Close)
-	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	liar := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
 	}))
-	t.Cleanup(hub.Close)
+	t.Cleanup(liar.Close)
 	key := filepath.Join(t.TempDir(), "anna.key")
 	if err := os.WriteFile(key, []byte("hc_live_0123"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"inbox"}, {"send", "frank@acme", "a summary"}} {
-		p := runWithInput("", append(args, "--url", hub.URL, "--key-file", key)...)
+		p := runWithInput("", append(args, "--url", liar.URL, "--key-file", key)...)
 		if p.code != 1 || !strings.Contains(p.stderr.String(), "root address") || strangers.Load() != 0 {
 			t.Errorf("%v: exit %d, the stranger was asked %d times, %s", args, p.code, strangers.Load(), p.stderr.String())
 		}
+	}
+}
+
+func TestALongThreadIsOneDocumentWithAllItsMessages(t *testing.T) {
+	t.Parallel()
+	w := newWorkshop(t)
+	id := w.send(0, "a long story")[0]
+	const more = 60 // a page has 50
+	w.within(func(h *hub.Hub, as func(string) hub.Call) {
+		for i := range more {
+			if _, err := h.Send(context.Background(), as("anna@acme"), hub.SendInput{ThreadID: id, Body: fmt.Sprint("message ", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	var thread struct {
+		ThreadID string `json:"thread_id"`
+		HasMore  bool   `json:"has_more"`
+		Messages []struct {
+			Seq int `json:"sequence_no"`
+		} `json:"messages"`
+	}
+	if err := json.Unmarshal([]byte(w.ok("inbox", id, "--as", "frank@acme", "--json")), &thread); err != nil {
+		t.Fatal(err)
+	}
+	if thread.ThreadID != id || thread.HasMore || len(thread.Messages) != more+1 || thread.Messages[more].Seq != more+1 {
+		t.Errorf("%d messages: %+v", len(thread.Messages), thread)
 	}
 }
