@@ -92,19 +92,10 @@ func connectDatabase(ctx context.Context, where *config.Where, as string, log *s
 		return nil, err
 	}
 	n.run(ctx)
-	l := newPipeListener()
-	srv := &http.Server{Handler: n.socket(), ReadHeaderTimeout: dialTimeout}
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = srv.Serve(l) })
-	t := &http.Transport{DialContext: l.dial}
 	return &connection{
-		base: owner.Base, RoundTripper: withHeader{httpserver.ActAs, as, t}, where: "the database",
+		base: owner.Base, RoundTripper: withHeader{httpserver.ActAs, as, inProcess{n.socket()}}, where: "the database",
 		explain: func(err error) string { return "the database cannot be used: " + reason(err) },
-		close: func() {
-			_ = srv.Close()
-			wg.Wait()
-			logged(log, "database", n.close())
-		},
+		close:   func() { logged(log, "database", n.close()) },
 	}, nil
 }
 

@@ -8,7 +8,8 @@ import (
 )
 
 // inProcess answers requests with a handler, without a connection. The answer streams: the handler
-// runs on until the body is read to its end or closed.
+// runs on until the body is read to its end or closed. So a hub that only this process uses has no
+// address.
 type inProcess struct{ h http.Handler }
 
 // RoundTrip calls the handler and returns once it began to answer.
@@ -55,6 +56,9 @@ func (a *answer) WriteHeader(status int) {
 		close(a.began)
 	})
 }
+
+// Flush has nothing to do: what is written is read at once.
+func (a *answer) Flush() { a.WriteHeader(http.StatusOK) }
 
 func (a *answer) Write(p []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)

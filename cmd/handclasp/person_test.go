@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"handclasp/internal/hub"
+	"handclasp/internal/hubtest"
 )
 
 const someDiff = "diff --git a/list.kt b/list.kt\n--- a/list.kt\n+++ b/list.kt\n@@ -1 +1 @@\n-val page = 0\n+val cursor = \"\"\n"
@@ -60,6 +61,18 @@ func TestTheSameCommandsWorkAtAHubsAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	runWithInput("", "inbox", "--config", config).wants(t, "ask_question")
+}
+
+func TestAPersonWorksOnPostgreSQLToo(t *testing.T) {
+	t.Parallel()
+	at := []string{"--database-url", hubtest.PostgresURL(t)}
+	aHub(t, at, "anna@acme", "frank@acme")
+	runWithInput("", append([]string{"send", "frank@acme", "a summary", "--as", "anna@acme"}, at...)...).wants(t, "handed to frank@acme")
+	runWithInput("", append([]string{"inbox", "--as", "frank@acme"}, at...)...).wants(t, "a summary", "1 unread")
+	hubtest.Eventually(t, func() bool {
+		p := runWithInput("", append([]string{"tail", "--after", "0", "--no-follow"}, at...)...)
+		return p.code == 0 && strings.Contains(p.stdout.String(), "handoff.created")
+	})
 }
 
 func TestAPersonsMistakesAreExplained(t *testing.T) {
