@@ -51,21 +51,6 @@ func (b *busy) sofar() []done {
 	return slices.Clone(b.done)
 }
 
-// paused is a writer that waits before its first byte until the test says so.
-type paused struct {
-	bytes.Buffer
-	once        sync.Once
-	reached, on chan struct{}
-}
-
-func (p *paused) Write(b []byte) (int, error) {
-	p.once.Do(func() {
-		close(p.reached)
-		<-p.on
-	})
-	return p.Buffer.Write(b)
-}
-
 // elsewhere is a hub on another database of the kind, filled from a backup.
 func elsewhere(t *testing.T, kind string, backup []byte) *hubtest.Fixture {
 	t.Helper()
@@ -96,16 +81,16 @@ func TestABackupWhileAgentsWorkHoldsWhatWasAcknowledgedAndNothingHalf(t *testing
 		b.work(frank, "bob@acme", bob)
 		eventually(t, "they are at it", func() bool { return len(b.sofar()) >= 10 })
 		before := b.sofar()
-		p, ended := &paused{reached: make(chan struct{}), on: make(chan struct{})}, make(chan error, 1)
+		p, ended := hubtest.NewGate(), make(chan error, 1)
 		go func() { ended <- f.Hub.Backup(bg, hubtest.Operator(), p) }()
-		<-p.reached
+		<-p.Reached
 		b.marks.Add(1) // what begins from now on began after the snapshot
 		var late []done
 		eventually(t, "they go on while the snapshot is held", func() bool {
 			late = slices.DeleteFunc(b.sofar(), func(d done) bool { return d.begunAt == 0 })
 			return len(late) >= 5
 		})
-		close(p.on)
+		close(p.Opened)
 		noError(t, <-ended)
 		b.stop.Store(true)
 		b.wg.Wait()

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	"handclasp/internal/hub"
@@ -57,15 +56,11 @@ func TestABackupThatCannotBeginIsAProblem(t *testing.T) {
 // slow is an answer that waits at its first byte.
 type slow struct {
 	http.ResponseWriter
-	once        sync.Once
-	reached, on chan struct{}
+	gate *hubtest.Gate
 }
 
 func (s *slow) Write(p []byte) (int, error) {
-	s.once.Do(func() {
-		close(s.reached)
-		<-s.on
-	})
+	s.gate.Pass()
 	return s.ResponseWriter.Write(p)
 }
 
@@ -77,7 +72,7 @@ func TestABackupThatFailsInItsMiddleBreaksTheConnectionOff(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s := &slow{reached: make(chan struct{}), on: make(chan struct{})}
+		s := &slow{gate: hubtest.NewGate()}
 		h := operator(f)
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			s.ResponseWriter = w
@@ -86,13 +81,13 @@ func TestABackupThatFailsInItsMiddleBreaksTheConnectionOff(t *testing.T) {
 		defer srv.Close()
 		closed := make(chan error, 1)
 		go func() {
-			<-s.reached
+			<-s.gate.Reached
 			closed <- f.Store.Close()
 		}()
 		go func() {
-			<-s.reached
+			<-s.gate.Reached
 			hubtest.Eventually(t, func() bool { return f.Store.Ping(context.Background()) != nil })
-			close(s.on)
+			close(s.gate.Opened)
 		}()
 		resp, err := http.Get(srv.URL + "/operator/backup")
 		var got []byte

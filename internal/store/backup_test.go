@@ -222,24 +222,6 @@ func withChange(t *testing.T, db *sql.DB, kind, change string) []string {
 	return hubtest.Dump(t, kind, hubtest.Texts(tx))
 }
 
-// gate is a writer that stops at its first byte until it is opened. The snapshot of a backup exists
-// by then, for its header names the tables.
-type gate struct {
-	bytes.Buffer
-	once          sync.Once
-	reached, open chan struct{}
-}
-
-func newGate() *gate { return &gate{reached: make(chan struct{}), open: make(chan struct{})} }
-
-func (g *gate) Write(p []byte) (int, error) {
-	g.once.Do(func() {
-		close(g.reached)
-		<-g.open
-	})
-	return g.Buffer.Write(p)
-}
-
 // withoutFirst leaves out the first row of each writer.
 func withoutFirst(rows []string) (list []string) {
 	seen := map[string]bool{}
@@ -282,14 +264,14 @@ func TestABackupUnderLoadIsOneMoment(t *testing.T) {
 		}
 		eventually(t, "the writers are at it", func() bool { return len(so()) > 50 })
 		before := so()
-		g, done, snapshot := newGate(), make(chan error, 1), []string(nil)
+		g, done, snapshot := hubtest.NewGate(), make(chan error, 1), []string(nil)
 		go func() {
 			done <- f.BackupAnd(ctx, g, func(tx *store.Tx) error {
 				snapshot = hubtest.Dump(t, f.Kind(), tx.Texts)
 				return nil
 			})
 		}()
-		<-g.reached
+		<-g.Reached
 		held := so()
 		eventually(t, "writers go on while the snapshot is held", func() bool { return len(so()) > len(held)+50 })
 		late := withoutFirst(so()[len(held):]) // of each writer: that call may have begun before
@@ -299,7 +281,7 @@ func TestABackupUnderLoadIsOneMoment(t *testing.T) {
 			r.mustLook(t)
 			return slices.Contains(r.seen, late[0])
 		})
-		close(g.open)
+		close(g.Opened)
 		must(t, <-done)
 		stop()
 		wg.Wait()
@@ -392,9 +374,9 @@ func TestClosingTheStoreBreaksABackupOffAndTheOutcomeIsNoticed(t *testing.T) {
 		for i := range 200 {
 			f.write(addLarge(fmt.Sprint("agent", i), 1000))
 		}
-		g, done := newGate(), make(chan error, 1)
+		g, done := hubtest.NewGate(), make(chan error, 1)
 		go func() { done <- f.Backup(context.Background(), g) }()
-		<-g.reached
+		<-g.Reached
 		closing := make(chan error, 1)
 		go func() { closing <- f.Close() }()
 		eventually(t, "the store is closing", func() bool {
@@ -405,7 +387,7 @@ func TestClosingTheStoreBreaksABackupOffAndTheOutcomeIsNoticed(t *testing.T) {
 			t.Fatalf("the store closed under a backup: %v", err)
 		default:
 		}
-		close(g.open)
+		close(g.Opened)
 		if err := <-done; handoff.CodeOf(err) != handoff.CodeUnavailable {
 			t.Errorf("the backup ended with %v", err)
 		}
