@@ -45,7 +45,7 @@
     const header = "Bearer " + answer.api_key;
     byID("joined-as").textContent = answer.handle;
     byID("key").textContent = answer.api_key;
-    byID("command").textContent = `claude mcp add --transport http handclasp ${hub}/mcp/team --header "Authorization: ${header}"`;
+    byID("command").textContent = `claude mcp add --scope user --transport http handclasp ${hub}/mcp/team --header "Authorization: ${header}"`;
     byID("config").textContent = JSON.stringify({
       mcpServers: { handclasp: { type: "http", url: hub + "/mcp/team", headers: { Authorization: header } } },
     }, null, 2);
