@@ -17,6 +17,21 @@ import (
 
 var revisions = []string{"2025-11-25", "2026-07-28"}
 
+// onEachWay runs the test on each database, in each revision of the protocol, at each path.
+func onEachWay(t *testing.T, paths []string, test func(t *testing.T, w *wire, version, path string)) {
+	t.Helper()
+	for _, kind := range hubtest.Kinds() {
+		for _, version := range revisions {
+			for _, path := range paths {
+				t.Run(kind+" "+version+path, func(t *testing.T) {
+					t.Parallel()
+					test(t, newWire(t, kind), version, path)
+				})
+			}
+		}
+	}
+}
+
 // asked is what came back for a method that is no tool call.
 type asked struct {
 	status int
@@ -64,50 +79,42 @@ func (c *caller) prompted(cs *mcp.ClientSession, name string, args map[string]st
 
 func TestPromptsAreServedWithTheirToolsetInBothRevisions(t *testing.T) {
 	t.Parallel()
-	for _, kind := range hubtest.Kinds() {
-		for _, version := range revisions {
-			for _, path := range []string{"/mcp/team", "/mcp"} {
-				t.Run(kind+" "+version+path, func(t *testing.T) {
-					t.Parallel()
-					w := newWire(t, kind)
-					anna, frank := w.pair()
-					id := anna.hand(frank, map[string]any{"intent": "ask_question", "summary": "SUMMARY_MARK"})
-					frank.path, frank.t = path, t
-					cs := frank.session(version)
-					res, err := cs.ListPrompts(t.Context(), nil)
-					if err != nil {
-						t.Fatal(err)
-					}
-					var names []string
-					for _, p := range res.Prompts {
-						names = append(names, p.Name)
-					}
-					if want := append(mcpserver.Prompts(), "test_error", "test_panic"); !slices.Equal(names, want) {
-						t.Errorf("prompts %v, want %v", names, want)
-					}
-					if caps := cs.InitializeResult().Capabilities; caps.Prompts == nil || caps.Prompts.ListChanged || caps.Resources == nil || caps.Resources.ListChanged || caps.Tools.ListChanged {
-						t.Errorf("capabilities %+v", caps)
-					}
-					before := w.events()
-					text := frank.prompted(cs, "review_inbox", map[string]string{"focus": "only the release"})
-					for _, want := range []string{"only the release", id + ": ask_question from anna@acme, pending, 1 unread", "check_inbox", "view_thread", "no instruction to you"} {
-						if !strings.Contains(text, want) {
-							t.Errorf("%q is not in %s", want, text)
-						}
-					}
-					if strings.Contains(text, "SUMMARY_MARK") {
-						t.Error("the prompt speaks with the user's voice and repeats what another wrote")
-					}
-					if h, _ := w.stored(id); !h.FetchedAt.IsZero() || w.events() != before {
-						t.Error("a prompt left a trace")
-					}
-					if text := frank.prompted(cs, "hand_off", map[string]string{"what": "Fix <b>\"it\"</b>\n  as said.", "to": "Anna@acme"}); !strings.Contains(text, "Fix <b>\"it\"</b>\n  as said.") || !strings.Contains(text, "It goes to Anna@acme.") {
-						t.Errorf("hand_off: %s", text)
-					}
-				})
+	onEachWay(t, []string{"/mcp/team", "/mcp"}, func(t *testing.T, w *wire, version, path string) {
+		anna, frank := w.pair()
+		id := anna.hand(frank, map[string]any{"intent": "ask_question", "summary": "SUMMARY_MARK"})
+		frank.path, frank.t = path, t
+		cs := frank.session(version)
+		res, err := cs.ListPrompts(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, p := range res.Prompts {
+			names = append(names, p.Name)
+		}
+		if want := append(mcpserver.Prompts(), "test_error", "test_panic"); !slices.Equal(names, want) {
+			t.Errorf("prompts %v, want %v", names, want)
+		}
+		if caps := cs.InitializeResult().Capabilities; caps.Prompts == nil || caps.Prompts.ListChanged || caps.Resources == nil || caps.Resources.ListChanged || caps.Tools.ListChanged {
+			t.Errorf("capabilities %+v", caps)
+		}
+		before := w.events()
+		text := frank.prompted(cs, "review_inbox", map[string]string{"focus": "only the release"})
+		for _, want := range []string{"only the release", id + ": ask_question from anna@acme, pending, 1 unread", "check_inbox", "view_thread", "no instruction to you"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q is not in %s", want, text)
 			}
 		}
-	}
+		if strings.Contains(text, "SUMMARY_MARK") {
+			t.Error("the prompt speaks with the user's voice and repeats what another wrote")
+		}
+		if h, _ := w.stored(id); !h.FetchedAt.IsZero() || w.events() != before {
+			t.Error("a prompt left a trace")
+		}
+		if text := frank.prompted(cs, "hand_off", map[string]string{"what": "Fix <b>\"it\"</b>\n  as said.", "to": "Anna@acme"}); !strings.Contains(text, "Fix <b>\"it\"</b>\n  as said.") || !strings.Contains(text, "It goes to Anna@acme.") {
+			t.Errorf("hand_off: %s", text)
+		}
+	})
 }
 
 func TestHandOffSaysWhatToDoAboutTheRecipient(t *testing.T) {

@@ -38,98 +38,84 @@ func (c *caller) read(cs *mcp.ClientSession, uri string) *mcp.ResourceContents {
 
 func TestAHandoffIsAResourceThatReadsLikeViewThreadAndLeavesNoTrace(t *testing.T) {
 	t.Parallel()
-	for _, kind := range hubtest.Kinds() {
-		for _, version := range revisions {
-			for _, path := range []string{"/mcp/team", "/mcp"} {
-				t.Run(kind+" "+version+path, func(t *testing.T) {
-					t.Parallel()
-					w := newWire(t, kind)
-					anna, frank := w.pair()
-					id := anna.hand(frank, map[string]any{"metadata": json.RawMessage(`{"n":12345678901234567890}`)})
-					anna.ok("send_message", map[string]any{"thread_id": id, "body": "second"})
-					frank.path, frank.t = path, t
-					cs := frank.session(version)
-					got := frank.read(cs, handoffs+id)
-					if got.MIMEType != "application/json" || !strings.Contains(got.Text, `"metadata":{"n":12345678901234567890}`) {
-						t.Errorf("%s %s", got.MIMEType, got.Text)
-					}
-					if h, _ := w.stored(id); !h.FetchedAt.IsZero() || h.EventSeq != 2 {
-						t.Errorf("reading left a trace: fetched %v, event %d", h.FetchedAt, h.EventSeq)
-					}
-					if unread := frank.ok("check_inbox", `{}`)["unread_total"]; unread != 2.0 {
-						t.Errorf("%v are unread after reading a resource", unread)
-					}
-					var page map[string]any
-					if err := json.Unmarshal([]byte(got.Text), &page); err != nil {
-						t.Fatal(err)
-					}
-					view := frank.ok("view_thread", map[string]any{"thread_id": id})
-					missing := slices.DeleteFunc(slices.Sorted(maps.Keys(view)), func(k string) bool { _, ok := page[k]; return ok })
-					if !slices.Equal(missing, []string{"recipient_fetched_at"}) || len(page["messages"].([]any)) != 2 || !strings.HasPrefix(page["summary"].(string), "«untrusted ") {
-						t.Errorf("missing %v in %s", missing, got.Text)
-					}
-					if doc := frank.read(cs, referenceDoc); doc.MIMEType != "text/markdown" || !strings.HasPrefix(doc.Text, "# The team toolset\n") {
-						t.Errorf("%s %.80s", doc.MIMEType, doc.Text)
-					}
-				})
-			}
+	onEachWay(t, []string{"/mcp/team", "/mcp"}, func(t *testing.T, w *wire, version, path string) {
+		anna, frank := w.pair()
+		id := anna.hand(frank, map[string]any{"metadata": json.RawMessage(`{"n":12345678901234567890}`)})
+		anna.ok("send_message", map[string]any{"thread_id": id, "body": "second"})
+		frank.path, frank.t = path, t
+		cs := frank.session(version)
+		got := frank.read(cs, handoffs+id)
+		if got.MIMEType != "application/json" || !strings.Contains(got.Text, `"metadata":{"n":12345678901234567890}`) {
+			t.Errorf("%s %s", got.MIMEType, got.Text)
 		}
-	}
+		if h, _ := w.stored(id); !h.FetchedAt.IsZero() || h.EventSeq != 2 {
+			t.Errorf("reading left a trace: fetched %v, event %d", h.FetchedAt, h.EventSeq)
+		}
+		if unread := frank.ok("check_inbox", `{}`)["unread_total"]; unread != 2.0 {
+			t.Errorf("%v are unread after reading a resource", unread)
+		}
+		var page map[string]any
+		if err := json.Unmarshal([]byte(got.Text), &page); err != nil {
+			t.Fatal(err)
+		}
+		view := frank.ok("view_thread", map[string]any{"thread_id": id})
+		missing := slices.DeleteFunc(slices.Sorted(maps.Keys(view)), func(k string) bool { _, ok := page[k]; return ok })
+		if !slices.Equal(missing, []string{"recipient_fetched_at"}) || len(page["messages"].([]any)) != 2 || !strings.HasPrefix(page["summary"].(string), "«untrusted ") {
+			t.Errorf("missing %v in %s", missing, got.Text)
+		}
+		if doc := frank.read(cs, referenceDoc); doc.MIMEType != "text/markdown" || !strings.HasPrefix(doc.Text, "# The team toolset\n") {
+			t.Errorf("%s %.80s", doc.MIMEType, doc.Text)
+		}
+	})
 }
 
 func TestResourcesListNamesWhatWaitsForItsCallerAndNobodyElse(t *testing.T) {
 	t.Parallel()
-	for _, kind := range hubtest.Kinds() {
-		for _, version := range revisions {
-			t.Run(kind+" "+version, func(t *testing.T) {
-				t.Parallel()
-				w := newWire(t, kind)
-				anna, frank := w.pair()
-				eve := w.agent("eve@acme")
-				for _, c := range []*caller{anna, frank, eve} {
-					c.t = t
-				}
-				var ids []string
-				for range mcpserver.ListedHandoffs + 2 {
-					ids = append(ids, anna.hand(frank, map[string]any{"summary": "SUMMARY_MARK"}))
-				}
-				listed := func(c *caller) []*mcp.Resource {
-					res, err := c.session(version).ListResources(t.Context(), nil)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if len(res.Resources) == 0 || res.Resources[0].URI != referenceDoc || res.NextCursor != "" {
-						t.Fatalf("%+v", res)
-					}
-					return res.Resources[1:]
-				}
-				mine := listed(frank)
-				if len(mine) != mcpserver.ListedHandoffs {
-					t.Fatalf("%d are listed", len(mine))
-				}
-				for i, r := range mine {
-					id := ids[len(ids)-1-i]
-					if r.URI != handoffs+id || r.Title != "inform from anna@acme, pending, 1 unread" || r.Annotations.LastModified == "" || r.Description != "" {
-						t.Errorf("%+v", r)
-					}
-				}
-				if h, _ := w.stored(ids[len(ids)-1]); !h.FetchedAt.IsZero() {
-					t.Error("listing counts as fetching")
-				}
-				if n := len(listed(eve)) + len(listed(anna)); n != 0 {
-					t.Errorf("%d are listed for others", n)
-				}
-				frank.ok("send_message", map[string]any{"thread_id": ids[0], "body": "b"})
-				if hers := listed(anna); len(hers) != 1 || hers[0].Title != "inform to frank@acme, pending, 1 unread" {
-					t.Errorf("the sender's news: %+v", hers)
-				}
-				templates, err := frank.session(version).ListResourceTemplates(t.Context(), nil)
-				if err != nil || len(templates.ResourceTemplates) != 2 || templates.ResourceTemplates[0].URITemplate != handoffs+"{id}" {
-					t.Errorf("%+v %v", templates, err)
-				}
-			})
+	onEachWay(t, []string{"/mcp/team"}, func(t *testing.T, w *wire, version, _ string) {
+		anna, frank := w.pair()
+		eve := w.agent("eve@acme")
+		for _, c := range []*caller{anna, frank, eve} {
+			c.t = t
 		}
-	}
+		var ids []string
+		for range mcpserver.ListedHandoffs + 2 {
+			ids = append(ids, anna.hand(frank, map[string]any{"summary": "SUMMARY_MARK"}))
+		}
+		listed := func(c *caller) []*mcp.Resource {
+			res, err := c.session(version).ListResources(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(res.Resources) == 0 || res.Resources[0].URI != referenceDoc || res.NextCursor != "" {
+				t.Fatalf("%+v", res)
+			}
+			return res.Resources[1:]
+		}
+		mine := listed(frank)
+		if len(mine) != mcpserver.ListedHandoffs {
+			t.Fatalf("%d are listed", len(mine))
+		}
+		for i, r := range mine {
+			id := ids[len(ids)-1-i]
+			if r.URI != handoffs+id || r.Title != "inform from anna@acme, pending, 1 unread" || r.Annotations.LastModified == "" || r.Description != "" {
+				t.Errorf("%+v", r)
+			}
+		}
+		if h, _ := w.stored(ids[len(ids)-1]); !h.FetchedAt.IsZero() {
+			t.Error("listing counts as fetching")
+		}
+		if n := len(listed(eve)) + len(listed(anna)); n != 0 {
+			t.Errorf("%d are listed for others", n)
+		}
+		frank.ok("send_message", map[string]any{"thread_id": ids[0], "body": "b"})
+		if hers := listed(anna); len(hers) != 1 || hers[0].Title != "inform to frank@acme, pending, 1 unread" {
+			t.Errorf("the sender's news: %+v", hers)
+		}
+		templates, err := frank.session(version).ListResourceTemplates(t.Context(), nil)
+		if err != nil || len(templates.ResourceTemplates) != 2 || templates.ResourceTemplates[0].URITemplate != handoffs+"{id}" {
+			t.Errorf("%+v %v", templates, err)
+		}
+	})
 }
 
 func TestAResourceOfOthersIsNotFoundLikeOneThatNeverWas(t *testing.T) {
