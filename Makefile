@@ -3,7 +3,7 @@
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: ## start a hub on the default data folder (ARGS="--listen ..." for flags)
@@ -48,6 +48,10 @@ soak-kill: ## kill the hub under load and count what it had acknowledged
 .PHONY: interop
 interop: ## a round trip by clients that others wrote (needs node)
 	scripts/interop
+
+.PHONY: conformance
+conformance: ## the official MCP conformance suite; writes docs/conformance (needs node)
+	scripts/conformance
 
 .PHONY: mutants
 mutants: ## build hubs with known faults and see that the tests catch each
