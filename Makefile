@@ -22,7 +22,7 @@ check: ## what CI runs on every change; says which suites ran and which did not
 	scripts/check
 
 .PHONY: golden
-golden: ## rewrite the golden tools/list; its diff is a review of the public API
+golden: ## rewrite the golden tools, prompts and resources; their diff is a review of the public API
 	go test ./internal/mcpserver -run Golden -update
 
 .PHONY: lint
@@ -52,6 +52,10 @@ interop: ## a round trip by clients that others wrote (needs node)
 .PHONY: conformance
 conformance: ## the official MCP conformance suite; writes docs/conformance (needs node)
 	scripts/conformance
+
+.PHONY: clients
+clients: ## give the real Claude Code and Codex the configuration that we print (needs node)
+	scripts/clients
 
 .PHONY: mutants
 mutants: ## build hubs with known faults and see that the tests catch each

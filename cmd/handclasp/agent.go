@@ -13,8 +13,12 @@ import (
 type agentCmd struct {
 	Add     agentAddCmd     `cmd:"" help:"Register an agent and show its key, once."`
 	List    agentListCmd    `cmd:"" help:"List the agents."`
+	Show    agentShowCmd    `cmd:"" help:"Show all that is known of an agent."`
+	Edit    agentEditCmd    `cmd:"" help:"Change what is known of an agent."`
 	Disable agentDisableCmd `cmd:"" help:"Turn an agent off: its keys stop at once."`
 	Enable  agentEnableCmd  `cmd:"" help:"Turn a disabled agent on again."`
+	Block   agentBlockCmd   `cmd:"" help:"Keep another agent from handing work to one."`
+	Unblock agentUnblockCmd `cmd:"" help:"Lift such a block."`
 	Key     agentKeyCmd     `cmd:"" help:"The keys of an agent."`
 }
 
@@ -26,6 +30,7 @@ type output struct {
 type agentAddCmd struct {
 	config.Where `embed:""`
 	output       `embed:""`
+	clientFlags  `embed:""`
 	Handle       string   `arg:"" help:"name@team; a bare name cannot be named by handoff_to_teammate."`
 	Name         string   `help:"Display name. Default: the handle."`
 	Email        string   `help:"Address of the person behind it."`
@@ -39,15 +44,15 @@ type agentAddCmd struct {
 }
 
 func (c *agentAddCmd) Run(e *env) error {
-	tags := map[string][]string{}
-	for _, t := range c.Tag {
-		key, value, ok := strings.Cut(t, "=")
-		if !ok || key == "" || value == "" {
-			return usageError{fmt.Errorf("--tag: %q came; key=value is accepted, such as team=platform", t)}
-		}
-		tags[key] = append(tags[key], value)
+	tags, err := parseTags(c.Tag)
+	if err != nil {
+		return err
 	}
 	return operateOn(e, &c.Where, true, func(o *operatorClient) error {
+		conn, err := c.access(o, &c.Where, c.Handle)
+		if err != nil {
+			return err
+		}
 		var k restapi.NewKey
 		if err := o.post("/operator/agents", hub.AgentInput{
 			Handle: c.Handle, Name: c.Name, Email: c.Email, Role: c.Role, Skills: c.Skill, Repos: c.Repo,
@@ -59,17 +64,26 @@ func (c *agentAddCmd) Run(e *env) error {
 		if !strings.Contains(k.Handle, "@") {
 			what += " (a bare handle: it can send, and handoff_to_teammate cannot name it; register name@team for that)"
 		}
-		return c.showKey(e, k, what)
+		return c.showKey(e, k, what, c.Client, conn)
 	})
 }
 
-// showKey shows a key at the one moment it can be.
-func (o output) showKey(e *env, k restapi.NewKey, what string) error {
+// showKey shows a key at the one moment it can be, and the configuration of the client that is
+// to use it, if one was asked for.
+func (o output) showKey(e *env, k restapi.NewKey, what, client string, conn access) error {
+	conn.key = k.APIKey
 	if o.JSON {
-		return printJSON(e, k)
+		return printKeyJSON(e, k, client, conn)
 	}
-	_, err := fmt.Fprintf(e.stdout, "%s\nkey id   %s\nAPI key  %s\n\nThe key is shown this once. Give it to the agent's MCP client as: Authorization: Bearer <API key>\n", what, k.KeyID, k.APIKey)
-	return err
+	use := " Give it to the agent's MCP client as: Authorization: Bearer <API key>"
+	if client != "" {
+		use = ""
+	}
+	_, err := fmt.Fprintf(e.stdout, "%s\nkey id   %s\nAPI key  %s\n\nThe key is shown this once.%s\n", what, k.KeyID, k.APIKey, use)
+	if err != nil || client == "" {
+		return err
+	}
+	return showClient(e, client, conn)
 }
 
 type agentListCmd struct {
@@ -152,16 +166,21 @@ func (c *keyListCmd) Run(e *env) error {
 		if c.JSON {
 			return printJSON(e, out)
 		}
-		return table(e, "KEY ID\tKEY\tLABEL\tCREATED\tLAST USED\tREVOKED", len(out.Keys), func(i int) string {
-			k := out.Keys[i]
-			return strings.Join([]string{k.KeyID, k.Hint, plain(k.Label), k.CreatedAt, orDash(k.LastUsedAt), orDash(k.RevokedAt)}, "\t")
-		})
+		return keyTable(e, out.Keys)
+	})
+}
+
+func keyTable(e *env, keys []restapi.Key) error {
+	return table(e, "KEY ID\tKEY\tLABEL\tCREATED\tLAST USED\tREVOKED", len(keys), func(i int) string {
+		k := keys[i]
+		return strings.Join([]string{k.KeyID, k.Hint, plain(k.Label), k.CreatedAt, orDash(k.LastUsedAt), orDash(k.RevokedAt)}, "\t")
 	})
 }
 
 type keyRotateCmd struct {
 	config.Where `embed:""`
 	output       `embed:""`
+	clientFlags  `embed:""`
 	Handle       string `arg:""`
 	Label        string `help:"What the key is for, such as the machine it is on."`
 	Keep         bool   `help:"Keep the other keys valid."`
@@ -169,6 +188,10 @@ type keyRotateCmd struct {
 
 func (c *keyRotateCmd) Run(e *env) error {
 	return operate(e, &c.Where, func(o *operatorClient) error {
+		conn, err := c.access(o, &c.Where, c.Handle)
+		if err != nil {
+			return err
+		}
 		path := "/operator/agents/" + escape(c.Handle) + "/keys/rotate"
 		what := "new key of " + c.Handle + "; the others are revoked"
 		if c.Keep {
@@ -178,7 +201,7 @@ func (c *keyRotateCmd) Run(e *env) error {
 		if err := o.post(path, map[string]string{"label": c.Label}, &k); err != nil {
 			return err
 		}
-		return c.showKey(e, k, what)
+		return c.showKey(e, k, what, c.Client, conn)
 	})
 }
 

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -25,7 +23,7 @@ type demoCmd struct {
 }
 
 // Run starts a real hub in a temporary folder and passes one handoff between two agents, each
-// a real MCP client over HTTP.
+// a real MCP client over HTTP, before the eyes of a third.
 func (c *demoCmd) Run(e *env) error {
 	dir, err := os.MkdirTemp("", "handclasp-demo-")
 	if err != nil {
@@ -34,10 +32,8 @@ func (c *demoCmd) Run(e *env) error {
 	defer func() { _ = os.RemoveAll(dir) }()
 	ctx, stop := context.WithCancel(e.ctx)
 	defer stop()
-	cfg := &config.Serve{
-		Where: config.Where{Data: filepath.Join(dir, "data")}, Listen: "127.0.0.1:0", FeatureProposedActions: true,
-		LimitCallsPerMinute: 600, LimitParkedCalls: 64, LimitBodyBytes: 4 << 20, LimitPayloadBytes: 64 << 10,
-	}
+	cfg := config.Embedded(config.Where{Data: filepath.Join(dir, "data")})
+	cfg.Listen = "127.0.0.1:0"
 	log := telemetry.NewLogger(e.stderr, "text", slog.LevelWarn)
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	go func() { ended <- serve(ctx, cfg, log, func(url string) { ready <- url }) }()
@@ -47,7 +43,8 @@ func (c *demoCmd) Run(e *env) error {
 	case err := <-ended:
 		return err
 	}
-	s := &story{env: e, ctx: ctx, url: url, where: cfg.Where}
+	s := &story{env: e, ctx: ctx, url: url, where: cfg.Where, keys: map[string]string{}, sessions: map[string]*mcp.ClientSession{}}
+	defer s.disconnect()
 	if err := s.tell(); err != nil {
 		stop()
 		return errors.Join(fmt.Errorf("the demo stopped: %w", err), <-ended)
@@ -66,101 +63,16 @@ func (c *demoCmd) Run(e *env) error {
 
 // story passes one handoff from end to end and says what is guaranteed at each step.
 type story struct {
-	env   *env
-	ctx   context.Context //nolint:containedctx // a story lives for one command
-	url   string
-	where config.Where
-	keys  map[string]string
-	page  string // the inbox_url of the handoff
-	step  int
-	err   error // the first fault of writing
-}
-
-func (s *story) tell() error {
-	s.say("A hub is running at %s, on SQLite in a temporary folder.\n", s.url)
-	s.keys = map[string]string{}
-	for _, a := range []hub.AgentInput{
-		{Handle: "anna@acme", Name: "Anna's backend agent", Role: "backend"},
-		{Handle: "frank@acme", Name: "Frank's Android agent", Role: "android"},
-	} {
-		if err := s.register(a); err != nil {
-			return err
-		}
-	}
-	s.say("Two agents are registered, each with a key of its own. Who calls is what the key says,\nnever what an argument says.\n")
-	anna, err := s.connect("anna@acme")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = anna.Close() }()
-	frank, err := s.connect("frank@acme")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = frank.Close() }()
-
-	handoff := map[string]any{
-		"to": "frank@acme", "intent": "ask_question",
-		"summary":         "GET /users is paginated now: it returns {items, next_cursor}. The Android list screen still expects an array.",
-		"question":        "Can the list screen follow next_cursor in this sprint?",
-		"artifacts":       []any{map[string]any{"type": "file_ref", "path": "openapi.yaml", "lines": []int{42, 67}}},
-		"idempotency_key": "users-pagination-1",
-	}
-	s.scene("anna@acme hands off", "handoff_to_teammate")
-	sent, err := s.call(anna, "handoff_to_teammate", handoff)
-	if err != nil {
-		return err
-	}
-	thread, _ := sent["thread_id"].(string)
-	s.page, _ = sent["inbox_url"].(string)
-	s.say("  thread %s is %v. It was on disk before this answer was sent.\n", thread, sent["status"])
-
-	s.scene("anna@acme repeats the call, as a client does after a lost answer", "handoff_to_teammate, same idempotency_key")
-	again, err := s.call(anna, "handoff_to_teammate", handoff)
-	if err != nil {
-		return err
-	}
-	if again["thread_id"] != thread || again["idempotent_replay"] != true {
-		return fmt.Errorf("the repeated call made something else: %v", again)
-	}
-	s.say("  the same thread, idempotent_replay: true. Nothing was sent twice.\n")
-
-	s.scene("frank@acme looks into the inbox", "check_inbox")
-	inbox, err := s.call(frank, "check_inbox", map[string]any{})
-	if err != nil {
-		return err
-	}
-	items, _ := inbox["items"].([]any)
-	if len(items) != 1 {
-		return fmt.Errorf("the inbox holds %d handoffs instead of 1", len(items))
-	}
-	preview := items[0].(map[string]any)["summary_preview"]
-	s.say("  1 handoff, %v unread. What Anna wrote arrives between markers that her text cannot forge:\n%s\n", inbox["unread_total"], indent(fmt.Sprint(preview)))
-
-	s.scene("frank@acme accepts", "accept_handoff")
-	taken, err := s.call(frank, "accept_handoff", map[string]any{"thread_id": thread})
-	if err != nil {
-		return err
-	}
-	s.say("  %v, claim epoch %v. From now on Frank's agent holds it, and nobody else.\n", taken["status"], taken["claim_epoch"])
-
-	s.scene("frank@acme delivers", "complete_handoff")
-	if _, err := s.call(frank, "complete_handoff", map[string]any{
-		"thread_id": thread, "result_summary": "The list screen follows next_cursor; merged with tests.",
-		"artifacts": []any{map[string]any{"type": "test_command", "command": "./gradlew :users:test"}},
-	}); err != nil {
-		return err
-	}
-	s.say("  completed. Nothing can change it any more.\n")
-
-	s.scene("anna@acme reads the answer", "view_thread")
-	read, err := s.call(anna, "view_thread", map[string]any{"thread_id": thread})
-	if err != nil {
-		return err
-	}
-	s.say("  %v:\n%s\n", read["status"], indent(fmt.Sprint(read["result_summary"])))
-	s.say("The handoff had exactly one known holder at every moment: Anna's intent, Frank's work, done.\n")
-	return s.err // nobody reads on: there is no point in keeping the hub open
+	env      *env
+	ctx      context.Context //nolint:containedctx // a story lives for one command
+	url      string
+	where    config.Where
+	keys     map[string]string             // by handle
+	sessions map[string]*mcp.ClientSession // by handle
+	thread   string
+	page     string // the inbox_url of the thread
+	step     int
+	err      error // the first fault of writing
 }
 
 func (s *story) register(in hub.AgentInput) error {
@@ -174,43 +86,58 @@ func (s *story) register(in hub.AgentInput) error {
 	})
 }
 
-func (s *story) connect(handle string) (*mcp.ClientSession, error) {
+// connect opens an MCP session as the agent.
+func (s *story) connect(handle string) error {
 	client := mcp.NewClient(&mcp.Implementation{Name: "handclasp-demo", Version: version()}, nil)
-	return client.Connect(s.ctx, &mcp.StreamableClientTransport{
+	session, err := client.Connect(s.ctx, &mcp.StreamableClientTransport{
 		Endpoint:   s.url + "/mcp/team",
-		HTTPClient: &http.Client{Transport: withKey{s.keys[handle]}},
+		HTTPClient: &http.Client{Transport: withHeader{"Authorization", "Bearer " + s.keys[handle], http.DefaultTransport}},
 	}, nil)
-}
-
-// withKey sends an agent's key with every request.
-type withKey struct{ key string }
-
-// RoundTrip adds the Authorization header.
-func (t withKey) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+t.key)
-	return http.DefaultTransport.RoundTrip(r)
-}
-
-func (s *story) call(session *mcp.ClientSession, tool string, args map[string]any) (map[string]any, error) {
-	res, err := session.CallTool(s.ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", tool, err)
+		return fmt.Errorf("connect as %s: %w", handle, err)
 	}
-	if res.IsError {
-		text := ""
-		if len(res.Content) > 0 {
-			if t, ok := res.Content[0].(*mcp.TextContent); ok {
-				text = t.Text
-			}
-		}
-		return nil, fmt.Errorf("%s: %s", tool, text)
+	s.sessions[handle] = session
+	return nil
+}
+
+func (s *story) disconnect() {
+	for _, session := range s.sessions {
+		_ = session.Close()
+	}
+}
+
+// call makes a tool call as the agent, which has to succeed.
+func (s *story) call(handle, tool string, args map[string]any) (map[string]any, error) {
+	out, refused, err := s.try(handle, tool, args)
+	if err == nil && refused {
+		err = fmt.Errorf("%s: %v", tool, out["error"])
+	}
+	return out, err
+}
+
+// refused makes a tool call as the agent, which has to be refused, and gives the error.
+func (s *story) refused(handle, tool string, args map[string]any) (map[string]any, error) {
+	out, refused, err := s.try(handle, tool, args)
+	if err != nil {
+		return nil, err
+	}
+	fault, ok := out["error"].(map[string]any)
+	if !refused || !ok {
+		return nil, fmt.Errorf("%s by %s was not refused: %v", tool, handle, out)
+	}
+	return fault, nil
+}
+
+func (s *story) try(handle, tool string, args map[string]any) (out map[string]any, refused bool, err error) {
+	res, err := s.sessions[handle].CallTool(s.ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		return nil, false, fmt.Errorf("%s: %w", tool, err)
 	}
 	out, ok := res.StructuredContent.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("%s: no structured content came", tool)
+		return nil, false, fmt.Errorf("%s: no structured content came", tool)
 	}
-	return out, nil
+	return out, res.IsError, nil
 }
 
 func (s *story) scene(what, tool string) {
@@ -224,17 +151,6 @@ func (s *story) say(format string, args ...any) {
 	}
 }
 
-func (s *story) leaveOpen() {
-	s.say("The hub stays open. Connect your own MCP client as Frank's agent:\n")
-	snippet, err := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{"handclasp": map[string]any{
-		"type": "http", "url": s.url + "/mcp/team", "headers": map[string]string{"Authorization": "Bearer " + s.keys["frank@acme"]},
-	}}}, "", "  ")
-	if err == nil {
-		_, _ = io.WriteString(s.env.stdout, string(snippet)+"\n\n")
-	}
-	s.say("Or read the thread in a browser, signing in with the key above:\n%s\n\nCtrl-C ends the hub and removes its folder.", s.page)
-}
-
-func indent(text string) string {
-	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
+func indent(text any) string {
+	return "     " + strings.ReplaceAll(fmt.Sprint(text), "\n", "\n     ")
 }

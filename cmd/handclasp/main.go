@@ -15,21 +15,34 @@ import (
 	"github.com/alecthomas/kong"
 
 	"handclasp/internal/config"
+	"handclasp/internal/mcpserver"
 )
 
 // cli is the command line; kong reads flags and their HANDCLASP_… twins into it.
 type cli struct {
-	Serve   serveCmd   `cmd:"" help:"Run the hub."`
-	Demo    demoCmd    `cmd:"" help:"Pass a handoff between two agents in a temporary hub, told step by step."`
-	Agent   agentCmd   `cmd:"" help:"Agents and their keys."`
-	Handoff handoffCmd `cmd:"" help:"The operator's hand on handoffs."`
-	Version versionCmd `cmd:"" help:"Show version, schema and protocol revisions."`
+	Serve      serveCmd      `cmd:"" help:"Run the hub."`
+	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Serve MCP over stdio, for a client that starts its servers itself."`
+	Demo       demoCmd       `cmd:"" help:"Pass a handoff between two agents in a temporary hub, told step by step."`
+	Agent      agentCmd      `cmd:"" help:"Agents and their keys."`
+	Invite     inviteCmd     `cmd:"" help:"Join links, each good for one new agent."`
+	Handoff    handoffCmd    `cmd:"" help:"The operator's hand on handoffs."`
+	Inbox      inboxCmd      `cmd:"" help:"List what waits for an agent, or open one thread."`
+	Send       sendCmd       `cmd:"" help:"Hand work to a teammate's agent."`
+	Tail       tailCmd       `cmd:"" help:"Follow the log of the hub."`
+	Doctor     doctorCmd     `cmd:"" help:"Check the configuration, the data and their surroundings, and say what to do."`
+	Completion completionCmd `cmd:"" help:"Print the script that completes commands in a shell."`
+	Complete   completeCmd   `cmd:"" hidden:""`
+	Version    versionCmd    `cmd:"" help:"Show version, schema and protocol revisions."`
 }
 
 // env is what a command gets from its surroundings.
 type env struct {
 	ctx            context.Context
+	stdin          io.Reader
 	stdout, stderr io.Writer
+	model          *kong.Node // of the command line
+	// variables are the names in the environment that set a flag of any command.
+	variables map[string]bool
 }
 
 func main() {
@@ -39,11 +52,11 @@ func main() {
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run carries out one command line: 0 for a success, 1 for a failure, 2 for bad usage.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var c cli
 	exited := -1
 	dataDefault, err := config.DefaultData()
@@ -54,7 +67,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Name("handclasp"),
 		kong.Description("A durable handoff hub for AI agents and people."),
 		kong.DefaultEnvars("HANDCLASP"),
-		kong.Vars{"data_default": dataDefault},
+		kong.Vars{"data_default": dataDefault, "config_default": config.DefaultConfig(), "toolsets": strings.Join(mcpserver.Toolsets(), ", ")},
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { exited = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
@@ -74,7 +87,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "handclasp: %v\nTry: handclasp %s--help\n", err, commandPath(err))
 		return 2
 	}
-	if err := k.Run(&env{ctx: ctx, stdout: stdout, stderr: stderr}); err != nil {
+	if err := k.Run(&env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, model: parser.Model.Node, variables: variables(parser.Model.Node)}); err != nil {
 		fmt.Fprintln(stderr, "handclasp:", err)
 		var usage usageError
 		if errors.As(err, &usage) {
@@ -83,6 +96,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// variables collects the twins of all flags in the environment.
+func variables(n *kong.Node) map[string]bool {
+	names := map[string]bool{}
+	_ = kong.Visit(n, func(v kong.Visitable, next kong.Next) error {
+		if f, ok := v.(*kong.Flag); ok {
+			for _, name := range f.Envs {
+				names[name] = true
+			}
+		}
+		return next(nil)
+	})
+	return names
 }
 
 // commandPath is as much of a command as the parser understood, for the hint to its help.

@@ -10,7 +10,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"handclasp/internal/hubtest"
 )
+
+// asProgram makes this test binary the program itself, for tests that need processes.
+const asProgram = "RUN_AS_HANDCLASP"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(hubtest.Main(m))
+}
 
 // program is one run of the command line.
 type program struct {
@@ -20,7 +32,7 @@ type program struct {
 
 func runProgram(ctx context.Context, args ...string) *program {
 	p := &program{}
-	p.code = run(ctx, args, &p.stdout, &p.stderr)
+	p.code = run(ctx, args, strings.NewReader(""), &p.stdout, &p.stderr)
 	return p
 }
 
@@ -31,7 +43,7 @@ func startServe(t *testing.T, args ...string) (url string) {
 	r, w := io.Pipe()
 	done := make(chan int, 1)
 	go func() {
-		code := run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...), io.Discard, w)
+		code := run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...), strings.NewReader(""), io.Discard, w)
 		_ = w.Close()
 		done <- code
 	}()
@@ -146,18 +158,5 @@ func TestImpossibleCommandLinesSayWhatToTypeInstead(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(folder, "typo")); !os.IsNotExist(err) {
 		t.Errorf("a mistyped folder was made: %v", err)
-	}
-}
-
-func TestTheDemoTellsItsStoryAndLeavesNothingBehind(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("TMPDIR", dir)
-	p := runProgram(context.Background(), "demo", "--exit")
-	if p.code != 0 || !strings.Contains(p.stdout.String(), "exactly one known holder") {
-		t.Fatalf("%d %s %s", p.code, p.stdout.String(), p.stderr.String())
-	}
-	left, err := os.ReadDir(dir)
-	if err != nil || len(left) != 0 {
-		t.Fatalf("left behind: %v %v", left, err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"time"
+	"strings"
 
 	"handclasp/internal/restapi"
 )
@@ -17,25 +17,6 @@ import (
 type operatorClient struct {
 	ctx  context.Context //nolint:containedctx // a client lives for one command
 	http *http.Client
-}
-
-// reachableWithin bounds the wait for an owner that holds the lock and does not answer.
-const reachableWithin = time.Second
-
-// reachable reports whether somebody answers on the socket, and keeps ctx for the calls.
-func (c *operatorClient) reachable(ctx context.Context) bool {
-	c.ctx = ctx
-	probe, cancel := context.WithTimeout(ctx, reachableWithin)
-	defer cancel()
-	req, err := http.NewRequestWithContext(probe, http.MethodGet, "http://owner/", nil)
-	if err != nil {
-		return false
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return false
-	}
-	return resp.Body.Close() == nil
 }
 
 func (c *operatorClient) get(path string, out any) error {
@@ -59,7 +40,7 @@ func (c *operatorClient) do(method, path string, in, out any) error {
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("the hub that owns the folder did not answer: %w. Whether the command took effect is not known; list before you repeat it", err)
+		return unreachableError{err}
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode >= 400 {
@@ -75,7 +56,23 @@ func (c *operatorClient) do(method, path string, in, out any) error {
 	return json.NewDecoder(resp.Body).Decode(out)
 }
 
-func escape(s string) string { return url.PathEscape(s) }
+// unreachableError says that the owner of the folder went away during a call.
+type unreachableError struct{ err error }
+
+func (e unreachableError) Error() string {
+	return fmt.Sprintf("the hub that owns the folder did not answer: %v. Whether the command took effect is not known; list before you repeat it", e.err)
+}
+
+func (e unreachableError) Unwrap() error { return e.err }
+
+// escape makes one segment of a path of any word: dots would be taken for folders, and nothing for
+// the path above.
+func escape(s string) string {
+	if s == "" {
+		s = " "
+	}
+	return strings.ReplaceAll(url.PathEscape(s), ".", "%2E")
+}
 
 func printJSON(e *env, v any) error {
 	enc := json.NewEncoder(e.stdout)

@@ -9,19 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"handclasp/internal/config"
-	"handclasp/internal/handoff"
 	"handclasp/internal/httpserver"
-	"handclasp/internal/hub"
-	"handclasp/internal/mcpserver"
-	"handclasp/internal/outbox"
-	"handclasp/internal/restapi"
-	"handclasp/internal/store"
+	"handclasp/internal/owner"
 	"handclasp/internal/telemetry"
-	"handclasp/internal/webui"
 )
 
 type serveCmd struct {
@@ -42,17 +35,14 @@ func (c *serveCmd) Run(e *env) error {
 }
 
 // serve runs a hub until ctx ends. ready is told the address once calls can be answered.
-func serve(ctx context.Context, cfg *config.Serve, log *slog.Logger, ready func(url string)) error {
-	var own *owner
+func serve(ctx context.Context, cfg *config.Serve, log *slog.Logger, ready func(url string)) (err error) {
+	var own *owner.Owner
 	if cfg.DatabaseURL == "" {
-		var err error
-		if own, err = waitForFolder(ctx, cfg.Data); err != nil {
+		if own, err = owner.WaitFor(ctx, cfg.Data); err != nil {
 			return err
 		}
-		defer own.release()
-		if info, err := os.Stat(cfg.Data); err == nil && info.Mode().Perm()&0o077 != 0 {
-			log.Warn("others of this machine can enter the data folder; whoever can write there can act as the operator: chmod 700", "data", cfg.Data)
-		}
+		defer own.Release()
+		warnOfFolder(cfg.Data, log)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
@@ -64,75 +54,48 @@ func serve(ctx context.Context, cfg *config.Serve, log *slog.Logger, ready func(
 	if public == "" {
 		public = url
 	}
-	metrics := telemetry.New()
-	st, h, err := openHub(ctx, cfg, public, log, metrics)
+	n, err := openNode(ctx, cfg, public, log)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err := st.Close(); err != nil {
-			log.Error("close the database", "error", err)
-		}
-	}()
-	handler := httpserver.New(httpserver.Config{
-		Hub: h, Metrics: metrics, Log: log, PublicURL: public, MaxBody: int64(cfg.LimitBodyBytes),
-		Hosts: append(cfg.AllowedHosts, hostOf(cfg.Listen)),
-		MCP: mcpserver.New(h, mcpserver.Options{
-			Version: version(), Log: log, MaxBody: int64(cfg.LimitBodyBytes),
-			Observe: func(tool, code string) { metrics.ToolCalls.WithLabelValues(tool, code).Inc() },
-		}),
-		Inbox: webui.New(h, webui.Options{PublicURL: public, Log: log}),
-	})
-
-	// Background work outlives the listener: what calls in flight commit must still be told.
-	back, stopBack := context.WithCancel(context.WithoutCancel(ctx))
-	var wg sync.WaitGroup
-	wg.Go(func() { logged(log, "hub", h.Run(back)) })
-	wg.Go(func() { logged(log, "outbox", outbox.Run(back, h, log)) })
-	wg.Go(func() { trimMemory(back, metrics) })
-	defer func() { stopBack(); wg.Wait() }()
+	defer func() { err = errors.Join(err, n.close()) }()
+	n.run(ctx)
 	if own != nil {
-		stopSocket, err := own.serveOperator(restapi.Operator(h, log), log)
-		if err != nil {
+		info := owner.Info{Kind: owner.Serve, URL: public, Version: version()}
+		if err := own.Serve(info, n.socket(), 2*time.Second, log); err != nil {
 			return err
 		}
-		defer stopSocket()
+		defer own.CloseSocket()
 	}
 	ready(url)
-	return httpserver.Serve(ctx, listener, handler, h.Drain, log)
+	return httpserver.Serve(ctx, listener, httpserver.New(n.doors), n.hub.Drain, log)
 }
 
-func openHub(ctx context.Context, cfg *config.Serve, public string, log *slog.Logger, metrics *telemetry.Metrics) (*store.Store, *hub.Hub, error) {
-	sc := store.Config{URL: cfg.DatabaseURL, Log: log, Metrics: metrics, MaxConns: cfg.MaxDatabaseConns}
-	if cfg.DatabaseURL == "" {
-		sc.Path = databaseFile(cfg.Data)
+// warnOfFolder says what is unwise about a data folder that can be used all the same.
+func warnOfFolder(data string, log *slog.Logger) {
+	if info, err := os.Stat(data); err == nil && info.Mode().Perm()&0o077 != 0 {
+		log.Warn("others of this machine can enter the data folder; whoever can write there can act as the operator: chmod 700", "data", data)
 	}
-	st, err := store.Open(ctx, sc)
-	if err != nil {
-		return nil, nil, err
+	if repo := repositoryOf(data); repo != "" {
+		log.Warn("the data folder lies inside a git repository, where its database and keys may be committed by mistake: choose another with --data, or ignore it in git", "data", data, "repository", repo)
 	}
-	limits := handoff.DefaultLimits()
-	if cfg.LimitPayloadBytes > 0 {
-		limits.Payload = cfg.LimitPayloadBytes
-	}
-	return st, hub.New(hub.Config{
-		Store: st, Log: log, Metrics: metrics, PublicURL: public, Limits: limits,
-		CallsPerMinute: cfg.LimitCallsPerMinute, ParkedCalls: cfg.LimitParkedCalls,
-		NoProposedActions: !cfg.FeatureProposedActions,
-	}), nil
 }
 
-func databaseFile(data string) string { return filepath.Join(data, "handclasp.db") }
+// repositoryOf is the git repository around a folder, or "".
+func repositoryOf(data string) string {
+	for dir := data; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+	}
+}
 
 func hostOf(listen string) string {
 	host, _, _ := net.SplitHostPort(listen)
 	return host
-}
-
-func logged(log *slog.Logger, what string, err error) {
-	if err != nil && !errors.Is(err, context.Canceled) {
-		log.Error("background work ended", "what", what, "error", err)
-	}
 }
 
 // The MCP SDK allocates some 400 KB per call, all of it short-lived: with the collector's

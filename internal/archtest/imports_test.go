@@ -22,6 +22,8 @@ var rooms = map[string][]string{
 	"internal/handoff":   {},
 	"internal/telemetry": {},
 	"internal/config":    {},
+	"internal/owner":     {},
+	"internal/bridge":    {"internal/handoff"},
 	"internal/auth":      {"internal/handoff"},
 	"internal/notify":    {"internal/handoff"},
 	"internal/store":     {"internal/handoff", "internal/telemetry"},

@@ -1,4 +1,4 @@
-// Package auth holds the formats of credentials: API keys and the inbox session, how they are
+// Package auth holds the formats of credentials: API keys, the inbox session and join links, how they are
 // made, hashed, signed and verified. It is pure: a credential becomes a claim here, and
 // package hub decides who that is and whether it still counts.
 package auth

@@ -38,23 +38,23 @@ type Serve struct {
 	LogLevel  string `name:"log-level" help:"debug, info, warn or error; debug logs every request (default ${default})." enum:"debug,info,warn,error" default:"info"`
 }
 
+// Embedded is the configuration of a hub that a command opens for itself, with the defaults of
+// the flags above.
+func Embedded(where Where) *Serve {
+	return &Serve{
+		Where: where, FeatureProposedActions: true, LimitCallsPerMinute: 600, LimitParkedCalls: 64,
+		LimitBodyBytes: 4 << 20, LimitPayloadBytes: 64 << 10, MaxDatabaseConns: 4,
+	}
+}
+
 // Validate checks what the parser cannot, in sentences that say what to type instead.
 func (s *Serve) Validate() error {
 	if _, port, err := net.SplitHostPort(s.Listen); err != nil || port == "" {
 		return fmt.Errorf("--listen: %q came; HOST:PORT is accepted, such as 127.0.0.1:7433", s.Listen)
 	}
-	if s.PublicURL != "" {
-		u, err := url.Parse(s.PublicURL)
-		if err == nil && u.User != nil {
-			return errors.New("--public-url: it holds a user name or password; an address without is accepted, such as https://hub.example.com")
-		}
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-			return fmt.Errorf("--public-url: %q came; an http or https address is accepted, such as https://hub.example.com", s.PublicURL)
-		}
-		if strings.Trim(u.Path, "/") != "" {
-			return fmt.Errorf("--public-url: %q has a path; the hub is served at the root of its host, such as https://hub.example.com", s.PublicURL)
-		}
-		s.PublicURL = strings.TrimRight(s.PublicURL, "/")
+	var err error
+	if s.PublicURL, err = HubURL("--public-url", s.PublicURL); err != nil {
+		return err
 	}
 	for _, h := range s.AllowedHosts {
 		if h == "" || strings.ContainsAny(h, "/:@ ") {
@@ -77,6 +77,25 @@ func (s *Serve) Validate() error {
 		}
 	}
 	return s.Where.Check()
+}
+
+// HubURL checks the address of a hub that a flag names and gives it without a slash at its end.
+// Empty stays empty.
+func HubURL(flag, s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	u, err := url.Parse(s)
+	if err == nil && u.User != nil {
+		return "", fmt.Errorf("%s: it holds a user name or password; an address without is accepted, such as https://hub.example.com", flag)
+	}
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
+		return "", fmt.Errorf("%s: %q came; an http or https address is accepted, such as https://hub.example.com", flag, s)
+	}
+	if strings.Trim(u.Path, "/") != "" {
+		return "", fmt.Errorf("%s: %q has a path; the hub is served at the root of its host, such as https://hub.example.com", flag, s)
+	}
+	return strings.TrimRight(s, "/"), nil
 }
 
 // Check refuses two databases at once and fills in the default folder.
@@ -102,13 +121,18 @@ func (w *Where) Check() error {
 
 // DefaultData is the user's data folder for the hub (XDG Base Directory).
 func DefaultData() (string, error) {
-	base := os.Getenv("XDG_DATA_HOME")
-	if base == "" || !filepath.IsAbs(base) {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", errors.New("no home folder is known; name a data folder with --data")
-		}
-		base = filepath.Join(home, ".local", "share")
+	if base := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(base) {
+		return filepath.Join(base, "handclasp"), nil
 	}
-	return filepath.Join(base, "handclasp"), nil
+	return HomeData()
+}
+
+// HomeData is DefaultData for a program that knows its home folder and nothing else: one that an
+// MCP client starts gets few variables of the shell.
+func HomeData() (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", errors.New("no home folder is known; name a data folder with --data")
+	}
+	return filepath.Join(home, ".local", "share", "handclasp"), nil
 }

@@ -3,6 +3,8 @@ package handoff
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/rivo/uniseg"
@@ -116,6 +118,9 @@ func Lookup(c Code) Wire {
 	}
 	return w
 }
+
+// Codes are all there are, in alphabetical order.
+func Codes() []Code { return slices.Sorted(maps.Keys(wire)) }
 
 // Error is the one error type that crosses package borders on purpose. Anything else that
 // reaches a door is shown as [CodeInternal] and logged there once.

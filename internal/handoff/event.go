@@ -27,8 +27,11 @@ const (
 	EventDraftCreated          EventType = "draft.created"
 	EventDraftDecided          EventType = "draft.decided"
 	EventAgentAdded            EventType = "agent.added"
+	EventAgentEdited           EventType = "agent.edited"
 	EventAgentDisabled         EventType = "agent.disabled"
 	EventAgentEnabled          EventType = "agent.enabled"
+	EventAgentInvited          EventType = "agent.invited"
+	EventAgentInviteRevoked    EventType = "agent.invite_revoked"
 	EventKeyCreated            EventType = "key.created"
 	EventKeyRevoked            EventType = "key.revoked"
 	EventBlockAdded            EventType = "block.added"
@@ -54,7 +57,8 @@ type Event struct {
 	Seq       int
 	// ActorID is who caused it.
 	ActorID string
-	// SubjectID is what else it is about: a message, a draft, an agent, a key.
+	// SubjectID is what else it is about: a message, a draft, an agent, a key, an invite.
+	// A block that the operator sets or lifts names both agents: who blocks, a slash, who is blocked.
 	SubjectID string
 	State     State
 	Epoch     int

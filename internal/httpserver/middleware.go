@@ -179,16 +179,9 @@ func (s *server) limited(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// bearer establishes who calls by the API key in the Authorization header, and hands the call
-// on as the SDK expects it.
+// bearer establishes who calls by the API key in the Authorization header.
 func (s *server) bearer(next http.Handler) http.Handler {
-	inner := sdkauth.RequireBearerToken(func(ctx context.Context, _ string, _ *http.Request) (*sdkauth.TokenInfo, error) {
-		call, ok := ctx.Value(callKey{}).(hub.Call)
-		if !ok {
-			return nil, sdkauth.ErrInvalidToken
-		}
-		return mcpserver.TokenInfo(call), nil
-	}, &sdkauth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
+	inner := withCall(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		token = strings.TrimSpace(token)
@@ -202,12 +195,50 @@ func (s *server) bearer(next http.Handler) http.Handler {
 			s.unauthenticated(w, r, err)
 			return
 		}
-		call := hub.Call{Actor: actor, HeaderKey: r.Header.Get("Idempotency-Key")}.WithTraceParent(r.Header.Get("traceparent"))
-		inner.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, call)))
+		inner.ServeHTTP(w, callOf(hub.Call{Actor: actor}, r))
 	})
 }
 
+// ActAs is the header by which a process of the folder's owner names the agent it calls as.
+const ActAs = "Handclasp-As"
+
+// named takes the caller from the header [ActAs]; it is mounted on the owner's socket only.
+func (s *server) named(next http.Handler) http.Handler {
+	inner := withCall(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		actor, err := s.cfg.Hub.ActAs(r.Context(), r.Header.Get(ActAs))
+		switch {
+		case err == nil:
+			// The SDK takes identities from its own check of a bearer token only.
+			r.Header.Set("Authorization", "Bearer "+ActAs)
+			inner.ServeHTTP(w, callOf(hub.Call{Actor: actor}, r))
+		case hub.IsUnauthenticated(err):
+			problem(w, r, http.StatusUnauthorized, "unauthenticated", hub.Sentence(err))
+		default:
+			s.unauthenticated(w, r, err)
+		}
+	})
+}
+
+// callOf puts a call, with what its request says of it, into the request.
+func callOf(call hub.Call, r *http.Request) *http.Request {
+	call.HeaderKey = r.Header.Get("Idempotency-Key")
+	call = call.WithTraceParent(r.Header.Get("traceparent"))
+	return r.WithContext(context.WithValue(r.Context(), callKey{}, call))
+}
+
 type callKey struct{}
+
+// withCall hands the call of a request on as the SDK expects it.
+func withCall(next http.Handler) http.Handler {
+	return sdkauth.RequireBearerToken(func(ctx context.Context, _ string, _ *http.Request) (*sdkauth.TokenInfo, error) {
+		call, ok := ctx.Value(callKey{}).(hub.Call)
+		if !ok {
+			return nil, sdkauth.ErrInvalidToken
+		}
+		return mcpserver.TokenInfo(call), nil
+	}, &sdkauth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
+}
 
 func (s *server) unauthenticated(w http.ResponseWriter, r *http.Request, err error) {
 	if hub.IsUnauthenticated(err) {

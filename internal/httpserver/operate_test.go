@@ -202,7 +202,7 @@ func TestRoutesOfTheInboxAreServedOnlyWhereThereIsOne(t *testing.T) {
 	l := listen(t, func(c *httpserver.Config) {
 		c.Inbox = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = append(asked, r.URL.Path) })
 	})
-	paths := []string{"/inbox", "/inbox/x", "/login", "/logout", "/assets/a.css"}
+	paths := []string{"/inbox", "/inbox/x", "/login", "/logout", "/join", "/assets/a.css"}
 	for _, p := range paths {
 		l.get(p).want(t, p, http.StatusOK, "")
 	}

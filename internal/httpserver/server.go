@@ -14,16 +14,19 @@ import (
 
 	"handclasp/internal/hub"
 	"handclasp/internal/mcpserver"
+	"handclasp/internal/restapi"
 	"handclasp/internal/telemetry"
 )
 
 // Config is what a listener serves.
 type Config struct {
-	Hub     *hub.Hub
-	MCP     *mcpserver.Server
-	Inbox   http.Handler // the pages for people; serves /inbox, /login, /logout and /assets
-	Metrics *telemetry.Metrics
-	Log     *slog.Logger
+	Hub   *hub.Hub
+	MCP   *mcpserver.Server
+	Inbox http.Handler // the pages for people; serves /inbox, /login, /logout, /join and /assets
+	// Operator serves the operator's routes; they are on the owner's socket only.
+	Operator http.Handler
+	Metrics  *telemetry.Metrics
+	Log      *slog.Logger
 	// PublicURL is the address the hub is reached by; its origin and host are trusted.
 	PublicURL string
 	// Hosts are further values of the Host header that are answered, without a port.
@@ -49,16 +52,33 @@ func New(cfg Config) http.Handler {
 	s.mount(mux, "/mcp", s.bearer(cfg.MCP.Handler("")))
 
 	if cfg.Inbox != nil {
-		for _, p := range []string{"/inbox", "/inbox/{thread_id}", "/login", "/logout", "/assets/"} {
+		for _, p := range []string{"/inbox", "/inbox/{thread_id}", "/login", "/logout", "/join", "/assets/"} {
 			mux.Handle(p, cfg.Inbox)
 		}
 	}
+	mux.Handle("POST /invites/{jti}/redeem", restapi.Redeem(cfg.Hub, cfg.Log))
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry(), promhttp.HandlerOpts{}))
 	mux.HandleFunc("/", s.notFound)
 
 	return s.observe(s.recovered(s.trusted(s.limited(mux))))
+}
+
+// NewSocket builds the handler of the owner's socket. Whoever can reach that socket is the
+// operator, and so may also call as any agent, by naming it in the header [ActAs].
+func NewSocket(cfg Config) http.Handler {
+	if cfg.MaxBody == 0 {
+		cfg.MaxBody = 4 << 20
+	}
+	s := &server{cfg: cfg}
+	mux := http.NewServeMux()
+	for _, set := range mcpserver.Toolsets() {
+		s.mount(mux, "/mcp/"+set, s.named(cfg.MCP.Handler(set)))
+	}
+	s.mount(mux, "/mcp", s.named(cfg.MCP.Handler("")))
+	mux.Handle("/", cfg.Operator)
+	return s.observe(s.recovered(mux))
 }
 
 type server struct{ cfg Config }

@@ -128,7 +128,7 @@ func eventsOf(f *hubtest.Fixture, id string) []handoff.EventType {
 	eventually(f.T, "all events of the handoff can be read", func() bool {
 		bySeq := map[int]handoff.EventType{}
 		for cursor, more := "0", true; more; {
-			page, next, err := f.Hub.Events(bg, hubtest.Operator(), cursor, 1000)
+			page, next, err := f.Hub.Events(bg, hubtest.Operator(), hub.EventsInput{Cursor: cursor})
 			noError(f.T, err)
 			for _, e := range page {
 				if e.HandoffID == id {

@@ -52,7 +52,8 @@ type Hub struct {
 	keys    *keyCache
 	rates   *rates
 	stats   statsCache
-	secret  func(context.Context) ([]byte, error)
+	// secret signs the sessions of browsers, inviteSecret join links.
+	secret, inviteSecret func(context.Context) ([]byte, error)
 }
 
 // New makes a hub. Call [Hub.Run] to keep it listening to other nodes.
@@ -75,7 +76,7 @@ func New(cfg Config) *Hub {
 		rates:   newRates(cfg.CallsPerMinute),
 	}
 	h.keys = newKeyCache(cfg.Store.Shared())
-	h.secret = onceValue(h.loadSecret)
+	h.secret, h.inviteSecret = h.loadSecret("session_secret"), h.loadSecret("invite_secret")
 	return h
 }
 
@@ -180,6 +181,7 @@ func (h *Hub) wakeLocal(keys []string) {
 		}
 		h.waiters.wake(k)
 	}
+	h.waiters.wake(anyEvent)
 }
 
 // take reads a handoff under its lock as it is now, writing down a lapse or an expiry that no

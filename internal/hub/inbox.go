@@ -28,6 +28,8 @@ type InboxInput struct {
 	// Fit cuts a page to a door's byte budget: it returns how many of the items fit, at least
 	// one. Nil keeps all.
 	Fit func(*Inbox) int
+	// Peek leaves no trace: the sender is not told that anything was fetched.
+	Peek bool
 }
 
 // MaxWait is the longest a call may be parked.
@@ -60,8 +62,8 @@ func (h *Hub) Inbox(ctx context.Context, call Call, in InboxInput) (Inbox, error
 		out = page
 		return page.answers(!in.Since.IsZero()), err
 	})
-	if err != nil {
-		return Inbox{}, err
+	if err != nil || in.Peek {
+		return out, err
 	}
 	return out, h.noteFetched(ctx, call, out.Items)
 }

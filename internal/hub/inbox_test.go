@@ -132,6 +132,26 @@ func TestSinceKeepsWhatChangedAfterIt(t *testing.T) {
 	})
 }
 
+func TestPeekingIntoTheInboxLeavesNoTrace(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		anna, frank := f.Agent("anna@acme"), f.Agent("frank@acme")
+		id := f.Send(anna, "frank@acme")
+		got := inbox(f, frank, hub.InboxInput{Peek: true})
+		wantIDs(t, "peeked", got, id)
+		if got.UnreadTotal != 1 || got.Items[0].Unread != 1 {
+			t.Errorf("unread %d, %+v", got.UnreadTotal, got.Items[0])
+		}
+		if at := inbox(f, anna, hub.InboxInput{Role: "sender"}).Items[0].Handoff.FetchedAt; !at.IsZero() {
+			t.Errorf("the sender is told that it was fetched at %v", at)
+		}
+		inbox(f, frank, hub.InboxInput{})
+		if at := inbox(f, anna, hub.InboxInput{Role: "sender"}).Items[0].Handoff.FetchedAt; at.IsZero() {
+			t.Error("a look that is no peek was not noted")
+		}
+	})
+}
+
 func TestTheSenderSeesWhetherItsHandoffWasFetched(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {

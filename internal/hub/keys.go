@@ -3,6 +3,8 @@ package hub
 import (
 	"context"
 	"encoding/hex"
+	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -149,13 +151,36 @@ func (h *Hub) AuthenticateKeyID(ctx context.Context, keyID string) (handoff.Acto
 	return actor, err
 }
 
+// ActAs gives the agent that the operator names, to call as it: unauthenticated when there is no
+// such agent or it is disabled. It is for processes on the data folder, whose user is the
+// operator anyway.
+func (h *Hub) ActAs(ctx context.Context, handle string) (handoff.Actor, error) {
+	var a store.AgentRow
+	err := h.st.Read(ctx, func(tx *store.Tx) (err error) {
+		a, err = agentNamed(tx, handle)
+		return err
+	})
+	if isCode(err, handoff.CodeNotFound) {
+		return handoff.Actor{}, handoff.Refuse(handoff.CodeUnauthenticated, "no agent is registered as "+handoff.Quote(handle),
+			"See handclasp agent list, or register it with: handclasp agent add "+handle)
+	}
+	if err == nil && a.Disabled {
+		err = handoff.Refuse(handoff.CodeUnauthenticated, "the agent "+a.Handle+" is disabled", "Turn it on again with: handclasp agent enable "+a.Handle)
+	}
+	return handoff.Actor{Kind: handoff.KindAgent, ID: a.ID, Handle: a.Handle}, err
+}
+
 // StillValid says whether the credential behind an actor still counts. Calls that were parked
 // ask again before they go on.
 func (h *Hub) StillValid(ctx context.Context, actor handoff.Actor) error {
-	if actor.KeyID == "" {
+	if actor.KeyID != "" {
+		_, err := h.AuthenticateKeyID(ctx, actor.KeyID)
+		return err
+	}
+	if actor.Kind != handoff.KindAgent {
 		return nil
 	}
-	_, err := h.AuthenticateKeyID(ctx, actor.KeyID)
+	_, err := h.ActAs(ctx, actor.Handle)
 	return err
 }
 
@@ -205,20 +230,21 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// loadSecret reads the secret that signs inbox sessions and makes it at first use. All nodes
+// loadSecret reads a secret that signs tokens of one kind and makes it at first use. All nodes
 // share it through the database.
-func (h *Hub) loadSecret(ctx context.Context) ([]byte, error) {
-	const name = "session_secret"
-	var text string
-	err := h.st.Write(ctx, func(tx *store.Tx) error {
-		var err error
-		text, err = tx.SettingOrNew(name, hex.EncodeToString(auth.NewSecret()))
-		return err
+func (h *Hub) loadSecret(name string) func(context.Context) ([]byte, error) {
+	return onceValue(func(ctx context.Context) ([]byte, error) {
+		var text string
+		err := h.st.Write(ctx, func(tx *store.Tx) error {
+			var err error
+			text, err = tx.SettingOrNew(name, hex.EncodeToString(auth.NewSecret()))
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return hex.DecodeString(text)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return hex.DecodeString(text)
 }
 
 // SignIn checks a key and returns the token for a browser's session and who signed in.
@@ -249,3 +275,12 @@ func (h *Hub) Session(ctx context.Context, token string) (handoff.Actor, error) 
 
 // IsUnauthenticated reports whether err says that a credential does not count.
 func IsUnauthenticated(err error) bool { return isCode(err, handoff.CodeUnauthenticated) }
+
+// Sentence is what a person may read of a refusal: what was wrong, and what to do.
+func Sentence(err error) string {
+	var e *handoff.Error
+	if !errors.As(err, &e) {
+		return "internal error"
+	}
+	return strings.TrimSuffix(e.Message+". "+e.Hint, ". ")
+}

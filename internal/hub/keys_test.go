@@ -102,7 +102,7 @@ func TestOnlyTheOperatorAdministers(t *testing.T) {
 		"rotate":  func() error { _, err := f.Hub.RotateKey(bg, anna, "anna@acme", ""); return err },
 		"revoke":  func() error { return f.Hub.RevokeKey(bg, anna, anna.Actor.KeyID) },
 		"keys":    func() error { _, err := f.Hub.Keys(bg, anna, "anna@acme"); return err },
-		"events":  func() error { _, _, err := f.Hub.Events(bg, anna, "0", 1); return err },
+		"events":  func() error { _, _, err := f.Hub.Events(bg, anna, hub.EventsInput{Cursor: "0"}); return err },
 		"decide":  func() error { _, err := f.Hub.DecideDraft(bg, anna, hub.DecideInput{}); return err },
 	}
 	for name, call := range calls {

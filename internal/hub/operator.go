@@ -3,6 +3,8 @@ package hub
 import (
 	"context"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -56,6 +58,31 @@ func (h *Hub) AddAgent(ctx context.Context, call Call, in AgentInput) (NewKey, e
 	if err := h.checkAgent(in); err != nil {
 		return NewKey{}, err
 	}
+	var out NewKey
+	err = h.change(ctx, "agent_add", call, func(c *change) error {
+		if err := c.handleFree(handle); err != nil {
+			return err
+		}
+		out, err = c.register(handle, in)
+		return err
+	})
+	return out, err
+}
+
+// handleFree refuses a handle that was ever given out.
+func (c *change) handleFree(handle string) error {
+	other, err := c.AgentByHandle(handle)
+	if err == nil {
+		return handoff.Invalid("handle", handoff.Quote(handle)+" was given out before, as "+other.Handle+", and a handle is never given out twice, whatever its case; choose another")
+	}
+	if isCode(err, handoff.CodeNotFound) {
+		return nil
+	}
+	return err
+}
+
+// register writes down an agent whose handle is free, and its first key.
+func (c *change) register(handle string, in AgentInput) (NewKey, error) {
 	if in.Name == "" {
 		in.Name = handle
 	}
@@ -63,45 +90,51 @@ func (h *Hub) AddAgent(ctx context.Context, call Call, in AgentInput) (NewKey, e
 		ID: uuid.NewString(), Handle: handle, Name: in.Name, Role: in.Role, Skills: in.Skills, Repos: in.Repos,
 		Capabilities: in.Capabilities, Tags: in.Tags, Unlisted: in.Unlisted,
 	}}
-	var out NewKey
-	err = h.change(ctx, "agent_add", call, func(c *change) error {
-		if other, err := c.AgentByHandle(handle); !isCode(err, handoff.CodeNotFound) {
-			if err != nil {
-				return err
-			}
-			return handoff.Invalid("handle", handoff.Quote(handle)+" was given out before, as "+other.Handle+", and a handle is never given out twice, whatever its case; choose another")
-		}
-		if err := c.InsertAgent(&row, c.Now()); err != nil {
-			return err
-		}
-		if err := c.agentEvent(handoff.EventAgentAdded, row.ID, row.ID); err != nil {
-			return err
-		}
-		out, err = c.newKey(&row, in.KeyLabel)
-		return err
-	})
-	return out, err
+	if err := c.InsertAgent(&row, c.Now()); err != nil {
+		return NewKey{}, err
+	}
+	if err := c.agentEvent(handoff.EventAgentAdded, row.ID, row.ID); err != nil {
+		return NewKey{}, err
+	}
+	return c.newKey(&row, in.KeyLabel)
 }
 
-// agentNamed reads an agent for an operator's command.
+// agentNamed reads an agent for an operator's command. A handle that nobody bears is answered with
+// those that may be meant; the operator may know them all.
 func agentNamed(tx *store.Tx, handle string) (store.AgentRow, error) {
-	a, err := tx.AgentByHandle(handle)
-	if isCode(err, handoff.CodeNotFound) {
-		err = handoff.Refuse(handoff.CodeNotFound, "no agent is registered as "+handoff.Quote(handle), "List them with: handclasp agent list")
+	var a store.AgentRow
+	if utf8.ValidString(handle) && !strings.ContainsRune(handle, 0) { // PostgreSQL takes no other text
+		var err error
+		if a, err = tx.AgentByHandle(handle); !isCode(err, handoff.CodeNotFound) {
+			return a, err
+		}
 	}
-	return a, err
+	handles, err := tx.Handles()
+	if err != nil {
+		return a, err
+	}
+	const list = "List them with: handclasp agent list"
+	e := handoff.Refuse(handoff.CodeNotFound, "no agent is registered as "+handoff.Quote(handle), list)
+	if near := handoff.NearMatches(handle, handles, 3); len(near) > 0 {
+		e.Hint = "Did you mean " + joinOr(near) + "? " + list
+		e = e.With("near_matches", near)
+	}
+	return a, e
 }
 
 func (h *Hub) checkAgent(in AgentInput) error {
 	texts := [][2]string{{"name", in.Name}, {"role", in.Role}, {"key_label", in.KeyLabel}}
-	for i, s := range in.Skills {
-		texts = append(texts, [2]string{fmt.Sprintf("skills[%d]", i), s})
-	}
-	for i, s := range in.Repos {
-		texts = append(texts, [2]string{fmt.Sprintf("repos[%d]", i), s})
-	}
-	for i, s := range in.Capabilities {
-		texts = append(texts, [2]string{fmt.Sprintf("capabilities[%d]", i), s})
+	for _, list := range []struct {
+		name  string
+		words []string
+	}{{"skills", in.Skills}, {"repos", in.Repos}, {"capabilities", in.Capabilities}} {
+		for i, s := range list.words {
+			field := fmt.Sprintf("%s[%d]", list.name, i)
+			if s == "" {
+				return handoff.Invalid(field, "it is empty; name one, or leave it out")
+			}
+			texts = append(texts, [2]string{field, s})
+		}
 	}
 	for key, values := range in.Tags {
 		texts = append(texts, [2]string{"tags", key})

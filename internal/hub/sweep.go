@@ -94,18 +94,3 @@ func (h *Hub) Stats(ctx context.Context) (Stats, error) {
 	}
 	return st, err
 }
-
-// Events reads the hub's log after cursor for the operator, in an order that skips nothing.
-func (h *Hub) Events(ctx context.Context, call Call, cursor string, limit int) (list []handoff.Event, next string, err error) {
-	if err := operatorOnly(call); err != nil {
-		return nil, "", err
-	}
-	if limit < 1 || limit > 1000 {
-		limit = 1000
-	}
-	err = h.st.Read(ctx, func(tx *store.Tx) (err error) {
-		list, next, err = tx.Events(cursor, limit)
-		return err
-	})
-	return list, next, err
-}

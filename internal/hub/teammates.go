@@ -89,9 +89,9 @@ func (h *Hub) SetBlock(ctx context.Context, call Call, in BlockInput, blocked bo
 	if err := handoff.CheckText("reason", in.Reason, h.lim.Reason); err != nil {
 		return BlockState{}, err
 	}
-	verb, event := "block", handoff.EventBlockAdded
+	verb := "block"
 	if !blocked {
-		verb, event = "unblock", handoff.EventBlockRemoved
+		verb = "unblock"
 	}
 	once, err := h.keyed(call, verb, &in.IdempotencyKey, &in)
 	if err != nil {
@@ -123,7 +123,7 @@ func (h *Hub) SetBlock(ctx context.Context, call Call, in BlockInput, blocked bo
 			return nil
 		}
 		if was != blocked {
-			if err := c.setBlock(other.ID, in.Reason, blocked, event); err != nil {
+			if err := c.setBlock(call.Actor.ID, other.ID, other.ID, in.Reason, blocked); err != nil {
 				return err
 			}
 		}
@@ -132,15 +132,17 @@ func (h *Hub) SetBlock(ctx context.Context, call Call, in BlockInput, blocked bo
 	return out, err
 }
 
-func (c *change) setBlock(otherID, reason string, blocked bool, event handoff.EventType) error {
+// setBlock writes down a block or its end, and the event about subject.
+func (c *change) setBlock(agentID, otherID, subject, reason string, blocked bool) error {
 	var err error
+	event := handoff.EventBlockAdded
 	if blocked {
-		err = c.InsertBlock(c.call.Actor.ID, otherID, reason, c.Now())
+		err = c.InsertBlock(agentID, otherID, reason, c.Now())
 	} else {
-		err = c.DeleteBlock(c.call.Actor.ID, otherID)
+		event, err = handoff.EventBlockRemoved, c.DeleteBlock(agentID, otherID)
 	}
 	if err != nil {
 		return err
 	}
-	return c.InsertEvent(&handoff.Event{Type: event, ActorID: c.call.Actor.ID, SubjectID: otherID, TraceID: c.call.traceID(), At: c.Now()})
+	return c.InsertEvent(&handoff.Event{Type: event, ActorID: c.call.Actor.ID, SubjectID: subject, TraceID: c.call.traceID(), At: c.Now()})
 }

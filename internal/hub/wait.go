@@ -89,12 +89,17 @@ func (h *Hub) Drain() { h.waiters.drained.Do(func() { close(h.waiters.draining) 
 // the actor was committed, for at most wait. It returns nil when the time is over or the hub
 // drains, the error of look, or unauthenticated when the caller's key was revoked meanwhile.
 func (h *Hub) park(ctx context.Context, call Call, wait time.Duration, look func() (done bool, err error)) error {
+	return h.parkFor(ctx, call, call.Actor.ID, wait, look)
+}
+
+// parkFor is park for news of another than the caller.
+func (h *Hub) parkFor(ctx context.Context, call Call, whom string, wait time.Duration, look func() (done bool, err error)) error {
 	if wait <= 0 {
 		_, err := look()
 		return err
 	}
 	// Registered before the first look, so that a commit in between is not missed.
-	wake, leave, err := h.waiters.join(call.Actor.ID)
+	wake, leave, err := h.waiters.join(whom)
 	if err != nil {
 		return err
 	}

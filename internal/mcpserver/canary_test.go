@@ -209,6 +209,8 @@ func TestNoTextOfAnotherActorEverStandsOutsideItsFence(t *testing.T) {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			n := hatch(t, flavour)
+			n.resources(t)
+			n.prompts(t)
 			seen := map[string]map[string]bool{n.anna.handle: {}, n.frank.handle: {}}
 			// The order matters little, but view_thread comes before what changes threads.
 			for _, d := range mcpserver.Definitions("team") {
@@ -234,18 +236,8 @@ func (n *nest) check(t *testing.T, tool string, r reading) {
 	if r.reply.status != 200 || r.reply.rpcError != "" || r.reply.fault.Code == "internal" {
 		t.Errorf("%s: status %d %s %s", tool, r.reply.status, r.reply.rpcError, r.reply.text)
 	}
-	mine := "CANARY_A"
-	if r.who == n.frank {
-		mine = "CANARY_F"
-	}
-	for _, form := range []string{string(r.reply.structured), r.reply.text} {
-		out := mcpserver.OutsideFences(form)
-		for _, egg := range eggPattern.FindAllString(out, -1) {
-			if !strings.HasPrefix(egg, mine) {
-				t.Errorf("%s shows %s to %s outside of the fences:\n%s", tool, egg, r.who.handle, out)
-			}
-		}
-	}
+	n.fenced(t, tool, r.who, string(r.reply.structured))
+	n.fenced(t, tool, r.who, r.reply.text)
 	if r.reply.isError {
 		return
 	}
@@ -255,7 +247,7 @@ func (n *nest) check(t *testing.T, tool string, r reading) {
 	}
 	fence := root.Provenance.Fence
 	if fence == "" {
-		if eggs := eggPattern.FindAllString(string(r.reply.structured), -1); slices.ContainsFunc(eggs, func(e string) bool { return !strings.HasPrefix(e, mine) }) {
+		if eggs := n.foreign(r.who, string(r.reply.structured)); len(eggs) > 0 {
 			t.Errorf("%s has no fence around %v", tool, eggs)
 		}
 		return
@@ -263,13 +255,99 @@ func (n *nest) check(t *testing.T, tool string, r reading) {
 	if strings.Count(r.reply.text, "«untrusted "+fence+"»") != 1 || strings.Count(r.reply.text, "«/untrusted "+fence+"»") != 1 {
 		t.Errorf("%s: the text block has not exactly one fence: %s", tool, r.reply.text)
 	}
-	if strings.Count(string(r.reply.structured), "«untrusted "+fence+"»") != strings.Count(string(r.reply.structured), "«/untrusted "+fence+"»") {
-		t.Errorf("%s: fences do not pair", tool)
+	n.harmless(t, tool, string(r.reply.structured), fence)
+}
+
+// foreign are the canaries of others in s.
+func (n *nest) foreign(who *caller, s string) []string {
+	mine := "CANARY_A"
+	if who == n.frank {
+		mine = "CANARY_F"
 	}
-	for _, prose := range fencedTexts(string(r.reply.structured), fence) {
+	return slices.DeleteFunc(eggPattern.FindAllString(s, -1), func(egg string) bool { return strings.HasPrefix(egg, mine) })
+}
+
+// fenced looks for canaries of others outside the fences of one form of an answer.
+func (n *nest) fenced(t *testing.T, what string, who *caller, form string) {
+	t.Helper()
+	out := mcpserver.OutsideFences(form)
+	for _, egg := range n.foreign(who, out) {
+		t.Errorf("%s shows %s to %s outside of the fences:\n%s", what, egg, who.handle, out)
+	}
+}
+
+// harmless checks that fences pair and that nothing in them acts.
+func (n *nest) harmless(t *testing.T, what, structured, fence string) {
+	t.Helper()
+	if strings.Count(structured, "«untrusted "+fence+"»") != strings.Count(structured, "«/untrusted "+fence+"»") {
+		t.Errorf("%s: fences do not pair", what)
+	}
+	for _, prose := range fencedTexts(structured, fence) {
 		for _, acting := range []string{"<system>", "</system>", "<|im_start|>", "[INST]", "</tool_result>", "Human: ", "«", "\u202e", "\u0007", "\u001b", "\u200b", "\u2028"} {
 			if strings.Contains(prose, acting) {
-				t.Errorf("%s: %q stands in the prose %q", tool, acting, prose)
+				t.Errorf("%s: %q stands in the prose %q", what, acting, prose)
+			}
+		}
+	}
+}
+
+// resources reads whatever is listed, and each handoff, as both: others' text stands in fences.
+// What is listed has none at all, because clients show names and titles as they are.
+func (n *nest) resources(t *testing.T) {
+	t.Helper()
+	for _, who := range []*caller{n.anna, n.frank} {
+		uris := map[string]bool{}
+		for _, id := range []string{n.full, n.open, n.told, n.taken, n.proposal} {
+			uris["handclasp://handoffs/"+id], uris["handclasp://handoffs/"+id+"?after_sequence_no=1"] = true, true
+		}
+		list := who.ask("2025-11-25", "resources/list", `{}`)
+		if eggs := n.foreign(who, list.raw); len(eggs) > 0 {
+			t.Errorf("resources/list shows %v to %s", eggs, who.handle)
+		}
+		var listed struct{ Resources []struct{ URI string } }
+		if err := json.Unmarshal(list.Result, &listed); err != nil || len(listed.Resources) < 2 {
+			t.Fatalf("%v: %s", err, list.raw)
+		}
+		for _, r := range listed.Resources {
+			uris[r.URI] = true
+		}
+		shown := 0
+		for uri := range uris {
+			var got struct{ Contents []struct{ Text string } }
+			a := who.ask("2025-11-25", "resources/read", `{"uri":"`+uri+`"}`)
+			if err := json.Unmarshal(a.Result, &got); err != nil || len(got.Contents) != 1 {
+				t.Fatalf("%s: %v %s", uri, err, a.raw)
+			}
+			text := got.Contents[0].Text
+			shown += len(n.foreign(who, text))
+			n.fenced(t, uri, who, text)
+			var root struct{ Provenance struct{ Fence string } }
+			if json.Unmarshal([]byte(text), &root) == nil {
+				n.harmless(t, uri, text, root.Provenance.Fence)
+			}
+		}
+		if shown < 30 {
+			t.Errorf("the resources show %s %d canaries of others: the test proves little", who.handle, shown)
+		}
+	}
+}
+
+// promptArguments call each prompt; one without an entry fails the test.
+var promptArguments = map[string]string{"hand_off": `{"what":"w","to":"somebody"}`, "review_inbox": `{"focus":"f"}`}
+
+// prompts gets every prompt as both: a client passes its text on as its user's own words, so that
+// others' text has no place in one, fenced or not.
+func (n *nest) prompts(t *testing.T) {
+	t.Helper()
+	for _, name := range mcpserver.Prompts() {
+		arguments, ok := promptArguments[name]
+		if !ok {
+			t.Fatalf("the prompt %s has no entry in promptArguments: a canary must prove that it shows nothing of others", name)
+		}
+		for _, who := range []*caller{n.anna, n.frank} {
+			a := who.ask("2025-11-25", "prompts/get", `{"name":"`+name+`","arguments":`+arguments+`}`)
+			if eggs := n.foreign(who, a.raw); a.Error != nil || len(eggs) > 0 {
+				t.Errorf("%s shows %v to %s: %s", name, eggs, who.handle, a.raw)
 			}
 		}
 	}

@@ -35,7 +35,19 @@ const brokenCause = "CAUSE_OF_THE_FAULT select * from api_keys"
 // BrokenCause must never reach a caller.
 const BrokenCause = brokenCause
 
-// AddBroken gives the server two tools that fail as our own faults do.
+// Prompts are the names of the prompts that are published.
+func Prompts() []string {
+	var out []string
+	for i := range teamPrompts {
+		out = append(out, teamPrompts[i].name)
+	}
+	return out
+}
+
+// ListedHandoffs is how many handoffs resources/list names at most.
+const ListedHandoffs = listedHandoffs
+
+// AddBroken gives the server tools and prompts that fail as our own faults do.
 func AddBroken(s *Server) {
 	fails := func(name string, run func(context.Context, *Server, hub.Call, json.RawMessage) (*result, error)) tool {
 		return tool{set: "team", name: name, title: "A tool that fails", desc: "For tests.", params: []param{raw("payload", "Any.")}, run: run}
@@ -46,5 +58,14 @@ func AddBroken(s *Server) {
 			return nil, errors.New(brokenCause)
 		}),
 		fails("test_finish", func(context.Context, *Server, hub.Call, json.RawMessage) (*result, error) { return nil, nil }),
+	)
+	broken := func(name string, run func(context.Context, *Server, hub.Call, json.RawMessage) (string, error)) prompt {
+		return prompt{set: "team", name: name, title: "A prompt that fails", desc: "For tests.", params: []param{str("what", "Any.")}, run: run}
+	}
+	s.prompts = append(s.prompts[:len(s.prompts):len(s.prompts)],
+		broken("test_panic", func(context.Context, *Server, hub.Call, json.RawMessage) (string, error) { panic(brokenCause) }),
+		broken("test_error", func(context.Context, *Server, hub.Call, json.RawMessage) (string, error) {
+			return "", errors.New(brokenCause)
+		}),
 	)
 }

@@ -16,6 +16,8 @@ type Extension struct {
 	Configure func(*mcp.ServerOptions)
 	// Add offers further things, such as prompts. It may be nil.
 	Add func(*mcp.Server)
+	// Owns tells the name of a prompt or the URI of a resource that Add offers. It may be nil.
+	Owns func(nameOrURI string) bool
 	// Sessions keeps a session for each client, with streams that can be resumed, and lets tools
 	// ask their client. The hub itself never does.
 	Sessions bool
@@ -28,6 +30,8 @@ type ExtraTool struct {
 	Streams bool
 	Run     mcp.ToolHandler
 }
+
+func (e *Extension) owns(nameOrURI string) bool { return e.Owns != nil && e.Owns(nameOrURI) }
 
 func (e *Extension) streams(tool string) bool {
 	for i := range e.Tools {

@@ -48,6 +48,19 @@ func TestGoldenToolsListIsReviewedAndWithinItsBudget(t *testing.T) {
 	}
 }
 
+func TestGoldenPromptsAndResourcesAreReviewed(t *testing.T) {
+	t.Parallel()
+	var prompts []any
+	for i := range teamPrompts {
+		prompts = append(prompts, teamPrompts[i].definition())
+	}
+	golden(t, filepath.Join("testdata", "golden", "prompts.json"), prompts)
+	golden(t, filepath.Join("testdata", "golden", "resources.json"), []any{referenceResource})
+	golden(t, filepath.Join("testdata", "golden", "resource_templates.json"), []any{handoffTemplate, handoffPageTemplate})
+	goldenText(t, filepath.Join("testdata", "golden", "team.md"), teamReference())
+}
+
+// golden compares v, as JSON, with the file.
 func golden(t *testing.T, path string, v any) {
 	t.Helper()
 	var b bytes.Buffer
@@ -57,11 +70,16 @@ func golden(t *testing.T, path string, v any) {
 	if err := enc.Encode(v); err != nil {
 		t.Fatal(err)
 	}
+	goldenText(t, path, b.String())
+}
+
+func goldenText(t *testing.T, path, got string) {
+	t.Helper()
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -70,7 +88,7 @@ func golden(t *testing.T, path string, v any) {
 	if err != nil {
 		t.Fatalf("%v (make golden writes it)", err)
 	}
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s differs; if that is meant, run make golden and review its diff (-golden +now):\n%s", path, diff)
 	}
 }

@@ -218,7 +218,7 @@ func TestTheTraceOfACallIsKeptOnHandoffAndEvents(t *testing.T) {
 			if h.TraceParent != c.want || h.TraceID != trace {
 				t.Errorf("the handoff keeps %q and %q, want %q", h.TraceParent, h.TraceID, c.want)
 			}
-			list, _, err := w.Hub.Events(t.Context(), hubtest.Operator(), store.Beginning, 1000)
+			list, _, err := w.Hub.Events(t.Context(), hubtest.Operator(), hub.EventsInput{Cursor: store.Beginning})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -94,15 +94,20 @@ func newResult() *result {
 	return r
 }
 
-// head sets the trusted line above the fence of the text block. Arguments are ids, states and
-// numbers, printed with %s, %d or %v; one that is not shaped like a token is left out.
+// head sets the trusted line above the fence of the text block; see [trusted].
 func (r *result) head(format lit, args ...any) {
+	r.header = strings.ReplaceAll(trusted(format, args...), "\n", " ")
+}
+
+// trusted is a sentence of ours. Its arguments are ids, handles, states and numbers, printed with
+// %s, %d or %v; one that is not shaped like a token is left out.
+func trusted(format lit, args ...any) string {
 	for i, a := range args {
 		if !isToken(fmt.Sprint(a)) {
 			args[i] = "(see below)"
 		}
 	}
-	r.header = strings.ReplaceAll(fmt.Sprintf(string(format), args...), "\n", " ")
+	return fmt.Sprintf(string(format), args...)
 }
 
 // prose writes text that a person or an agent wrote.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -55,21 +56,51 @@ func malformed(body []byte, note *requestNote) (id json.RawMessage, code handoff
 	if m.Params[0] != '{' {
 		return m.ID, handoff.CodeInvalidParams, "params: an object is accepted"
 	}
-	if m.Method != "tools/call" {
+	var call struct {
+		Name      *string         `json:"name"`
+		URI       *string         `json:"uri"`
+		Arguments json.RawMessage `json:"arguments"`
+		Meta      json.RawMessage `json:"_meta"`
+	}
+	err := json.Unmarshal(m.Params, &call)
+	switch {
+	case m.Method == "tools/call" && (err != nil || call.Name == nil):
+		return m.ID, handoff.CodeInvalidParams, "params.name: the name of a tool is needed, as a string"
+	case m.Method == "prompts/get" && (err != nil || call.Name == nil):
+		return m.ID, handoff.CodeInvalidParams, "params.name: the name of a prompt is needed, as a string"
+	case m.Method == "prompts/get":
+		message = malformedArguments(call.Arguments)
+	case m.Method == "resources/read" && (err != nil || call.URI == nil):
+		return m.ID, handoff.CodeInvalidParams, "params.uri: the URI of a resource is needed, as a string"
+	case m.Method != "tools/call" && m.Method != "resources/read":
 		return nil, "", ""
 	}
-	var call struct {
-		Name *string         `json:"name"`
-		Meta json.RawMessage `json:"_meta"`
-	}
-	if err := json.Unmarshal(m.Params, &call); err != nil || call.Name == nil {
-		return m.ID, handoff.CodeInvalidParams, "params.name: the name of a tool is needed, as a string"
-	}
 	if len(call.Meta) > 0 && call.Meta[0] != '{' && string(call.Meta) != "null" {
-		return m.ID, handoff.CodeInvalidParams, "params._meta: an object is accepted"
+		message = "params._meta: an object is accepted"
+	}
+	if message != "" {
+		return m.ID, handoff.CodeInvalidParams, message
 	}
 	note.learn(m.Method, call.Name, call.Meta)
 	return nil, "", ""
+}
+
+// malformedArguments says what is wrong with the arguments of a prompt, which the protocol wants
+// to be strings; it is empty when nothing is.
+func malformedArguments(raw json.RawMessage) string {
+	if len(raw) == 0 {
+		return ""
+	}
+	var arguments map[string]json.RawMessage
+	if json.Unmarshal(raw, &arguments) != nil {
+		return "params.arguments: an object of strings is accepted"
+	}
+	for _, name := range slices.Sorted(maps.Keys(arguments)) {
+		if v := arguments[name]; v[0] != '"' && string(v) != "null" {
+			return "params.arguments." + segment(name) + ": " + (&scanner{data: v}).jsonType() + " came; accepted: a string"
+		}
+	}
+	return ""
 }
 
 // refusalWriter turns the plain text of the SDK's refusals into JSON-RPC errors.

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"handclasp/internal/handoff"
+	"handclasp/internal/hub"
 	"handclasp/internal/hubtest"
 	"handclasp/internal/store"
 )
@@ -123,7 +124,7 @@ func story(t *testing.T, w *wire, anna, frank do) {
 	var told []string
 	hubtest.Eventually(t, func() bool {
 		told = nil
-		list, _, err := w.Hub.Events(context.Background(), hubtest.Operator(), store.Beginning, 1000)
+		list, _, err := w.Hub.Events(context.Background(), hubtest.Operator(), hub.EventsInput{Cursor: store.Beginning})
 		if err != nil {
 			t.Fatal(err)
 		}

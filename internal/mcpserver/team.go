@@ -16,7 +16,7 @@ const handlePattern = `^[A-Za-z0-9._-]+@[A-Za-z0-9._-]+$`
 var (
 	threadID = str("thread_id", "Id of the handoff.").chars(1, 0).need()
 	epoch    = integer("claim_epoch", "From accept_handoff; needed if above 1.", 0, 0).atLeast(0)
-	key      = str("idempotency_key", "One key, one effect.").limit(0, 255)
+	key      = str("idempotency_key", "Makes a repeat harmless.").limit(0, 255)
 	agent    = str("handle", "Such as frank@acme.").limit(1, 256).need()
 )
 
@@ -26,7 +26,7 @@ func artifact() param {
 		enum("type", "Its kind.", handoff.ArtifactTypes()...).need(),
 		str("path", "Of a file.").limit(0, 1024), str("diff", "Unified.").limit(0, 512<<10),
 		str("git_sha", "Commit."), list("lines", "[from, to].", integer("", "", 0, 0).atLeast(0)).items(2, 2),
-		str("command", "To run.").limit(0, 8<<10), str("cwd", "Where."),
+		str("command", "To run.").limit(0, 8<<10), str("cwd", "Folder to run it in."),
 		str("schema_url", "http(s)."), raw("inline", "Any JSON."),
 		str("url", "http(s)."), str("title", "Link text."),
 	).open().eg(`{"type":"link","url":"https://example.com/x"}`).
@@ -42,7 +42,7 @@ func artifacts(desc string, item param) param {
 }
 
 // inWords describes an artifact whose fields handoff_to_teammate publishes one by one.
-const inWords = "As in handoff_to_teammate: file_diff {path, diff}; file_ref {path, git_sha?, lines?}; test_command {command, cwd?}; " +
+const inWords = "By type: file_diff {path, diff}; file_ref {path, git_sha?, lines?}; test_command {command, cwd?}; " +
 	"api_contract {schema_url?, inline?}; link {url, title?}."
 
 var teamTools = []tool{
@@ -109,7 +109,7 @@ var teamTools = []tool{
 			integer("limit", "Items a page.", 1, hub.PageLimit).fallback(hub.DefaultPage),
 			str("cursor", "next_cursor of the last page."),
 			enum("role", "Sent to you (recipient) or by you (sender). Default: both.", "recipient", "sender"),
-			integer("wait_seconds", "Longest wait.", 0, 50).fallback(0),
+			integer("wait_seconds", "Longest wait; 0 answers at once.", 0, 50).fallback(0),
 		},
 		output: []param{
 			list("items", "", object("", "",
@@ -161,7 +161,7 @@ var teamTools = []tool{
 		set: "team", name: "decline_handoff", title: "Refuse a handoff",
 		desc: "Refuse a handoff that was sent to you, pending or accepted. This ends it for good, and its sender is told the reason. " +
 			"Ask first with send_message; senders use cancel_handoff. Repeating the same refusal changes nothing. " +
-			"Refused: not_owner (not yours), thread_terminal (ended), lease_lost, stale_claim_epoch.",
+			"Refused: not_owner, thread_terminal, lease_lost, stale_claim_epoch.",
 		hints:  hints{destructive: true, idempotent: true},
 		params: []param{threadID, str("reason", "What the sender should know.").limit(1, 4<<10).need(), epoch, key},
 		output: endedOut,
@@ -257,7 +257,7 @@ var teamTools = []tool{
 		set: "team", name: "complete_handoff", title: "Deliver the result",
 		desc: "Deliver the result of a handoff that you hold, after accept_handoff. This ends it for good, and its sender is told. " +
 			"Report progress or ask with send_message; if you will not do it, decline_handoff. " +
-			"With acceptance criteria it waits for a verdict (verifying: true) and may come back. Repeating the same delivery changes nothing. " +
+			"Repeating the same delivery changes nothing. " +
 			"Refused: invalid_transition (not accepted yet), not_owner, thread_terminal, lease_lost, stale_claim_epoch, content_too_large.",
 		hints: hints{idempotent: true},
 		params: []param{
@@ -274,8 +274,8 @@ var teamTools = []tool{
 	{
 		set: "team", name: "cancel_handoff", title: "Take back a handoff you sent",
 		desc: "Take back a handoff that you sent, for good, while it is pending; its recipient is told. " +
-			"Once accepted it is invalid_transition, unless its holder was disabled: ask with send_message instead. Recipients use decline_handoff. " +
-			"Repeating it changes nothing. Also refused: not_owner (not yours), thread_terminal (ended).",
+			"Once accepted it is invalid_transition: ask its holder with send_message to decline. Recipients use decline_handoff. " +
+			"Repeating it changes nothing. Also refused: not_owner, thread_terminal.",
 		hints:  hints{destructive: true, idempotent: true},
 		params: []param{threadID, str("reason", "What the recipient should know.").limit(0, 4<<10), key},
 		output: endedOut,
@@ -285,12 +285,12 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "list_teammates", title: "Find a teammate's handle",
-		desc: "List the active agents that you can hand work to, with role, skills, repositories and when each was last seen. " +
-			"For the handle that handoff_to_teammate needs, when you do not know it. " +
+		desc: "List the active agents that you can hand work to, without yourself: handle, role, skills, repositories, when last seen. " +
+			"Use it when you do not know the handle that handoff_to_teammate needs; who wrote to you, check_inbox shows. " +
 			"Filters match whole values in any case, and all must. Who blocks you is listed too: teammate_blocked comes when you write.",
 		hints: hints{readOnly: true, idempotent: true},
 		params: []param{
-			str("role", "Such as backend."), str("skill", "One skill."), str("repo", "One repository."),
+			str("role", "Such as backend."), str("skill", "One of skills, such as go."), str("repo", "One of repos_owned."),
 			str("cursor", "next_cursor of the last page."),
 		},
 		output: []param{
@@ -321,7 +321,7 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "unblock_teammate", title: "Let a blocked agent reach you again",
-		desc: "Lift your block_teammate on an agent, so that it can hand you work and write to you again. " +
+		desc: "Lift your own block_teammate on an agent, so that it can hand you work and write to you again; a block on you is its owner's to lift. " +
 			"What was refused meanwhile does not arrive later. Without a block nothing changes. Unknown handle: recipient_not_found.",
 		hints:  hints{idempotent: true},
 		params: []param{agent, str("reason", "Why; not stored.").limit(0, 4<<10), key},

@@ -66,39 +66,55 @@ func TestEveryToolSaysWhatItsSiblingsAreAndHowItRefuses(t *testing.T) {
 
 func TestTheToolsNameNoCodeThatDoesNotExist(t *testing.T) {
 	t.Parallel()
-	word := regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
-	known := map[string]bool{"propose_action": true, "ask_question": true, "target_files": true, "has_more": true, "handoff_already_claimed": true}
-	for i := range teamTools {
-		known[teamTools[i].name] = true
-		var names func(ps []param)
-		names = func(ps []param) {
-			for j := range ps {
-				known[ps[j].name] = true
-				names(ps[j].props)
-				if ps[j].item != nil {
-					names(ps[j].item.props)
-					for _, v := range ps[j].item.enum {
-						known[v] = true
-					}
-				}
-			}
-		}
-		names(teamTools[i].params)
-		names(teamTools[i].output)
-	}
-	for _, kind := range handoff.ArtifactTypes() {
-		known[kind] = true
-	}
 	for i := range teamTools {
 		d := teamTools[i].definition()
 		in, err := json.Marshal(d.InputSchema)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, w := range word.FindAllString(d.Description+" "+string(in), -1) {
-			if code := handoff.Code(w); !known[w] && handoff.Lookup(code) == handoff.Lookup(handoff.CodeInternal) {
-				t.Errorf("%s speaks of %s, which is neither tool, parameter nor code", d.Name, w)
+		nothingUnknown(t, d.Name, d.Description+" "+string(in))
+	}
+}
+
+var snakeWord = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
+
+// nothingUnknown fails for a word such as this_one that is neither tool, parameter, field nor code.
+func nothingUnknown(t *testing.T, where, text string) {
+	t.Helper()
+	known := knownWords()
+	for _, w := range snakeWord.FindAllString(text, -1) {
+		if code := handoff.Code(w); !known[w] && handoff.Lookup(code) == handoff.Lookup(handoff.CodeInternal) {
+			t.Errorf("%s speaks of %s, which is neither tool, parameter, field nor code", where, w)
+		}
+	}
+}
+
+// knownWords are the names that texts may use.
+func knownWords() map[string]bool {
+	known := map[string]bool{"propose_action": true, "ask_question": true, "target_files": true, "has_more": true, "handoff_already_claimed": true}
+	var names func(ps []param)
+	names = func(ps []param) {
+		for j := range ps {
+			known[ps[j].name] = true
+			names(ps[j].props)
+			if ps[j].item != nil {
+				names(ps[j].item.props)
+				for _, v := range ps[j].item.enum {
+					known[v] = true
+				}
 			}
 		}
 	}
+	for i := range teamTools {
+		known[teamTools[i].name] = true
+		names(teamTools[i].params)
+		names(teamTools[i].output)
+	}
+	for _, kind := range handoff.ArtifactTypes() {
+		known[kind] = true
+	}
+	for i := range teamPrompts {
+		known[teamPrompts[i].name] = true
+	}
+	return known
 }

@@ -77,7 +77,7 @@ func (w *wire) pair() (anna, frank *caller) { return w.agent("anna@acme"), w.age
 // events counts what was ever written down: every effect has an event.
 func (w *wire) events() int {
 	w.t.Helper()
-	list, _, err := w.Hub.Events(context.Background(), hubtest.Operator(), store.Beginning, 1000)
+	list, _, err := w.Hub.Events(context.Background(), hubtest.Operator(), hub.EventsInput{Cursor: store.Beginning})
 	if err != nil {
 		w.t.Fatal(err)
 	}

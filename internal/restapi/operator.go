@@ -1,5 +1,6 @@
 // Package restapi serves plain HTTP with JSON. So far it holds the operator's routes, which
-// are reached through the owner's socket: whoever can open that is the operator.
+// are reached through the owner's socket: whoever can open that is the operator. And, for all, the
+// one route by which a join link is redeemed.
 package restapi
 
 import (
@@ -9,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,12 +25,19 @@ func Operator(h *hub.Hub, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /operator/agents", o.listAgents)
 	mux.HandleFunc("POST /operator/agents", o.addAgent)
+	mux.HandleFunc("GET /operator/agents/{handle}", o.showAgent)
+	mux.HandleFunc("POST /operator/agents/{handle}/edit", o.editAgent)
+	mux.HandleFunc("POST /operator/agents/{handle}/block", o.setBlock(true))
+	mux.HandleFunc("POST /operator/agents/{handle}/unblock", o.setBlock(false))
 	mux.HandleFunc("POST /operator/agents/{handle}/disable", o.setDisabled(true))
 	mux.HandleFunc("POST /operator/agents/{handle}/enable", o.setDisabled(false))
 	mux.HandleFunc("GET /operator/agents/{handle}/keys", o.listKeys)
 	mux.HandleFunc("POST /operator/agents/{handle}/keys", o.newKey(h.AddKey))
 	mux.HandleFunc("POST /operator/agents/{handle}/keys/rotate", o.newKey(h.RotateKey))
 	mux.HandleFunc("POST /operator/keys/{id}/revoke", o.revokeKey)
+	mux.HandleFunc("GET /operator/invites", o.listInvites)
+	mux.HandleFunc("POST /operator/invites", o.invite)
+	mux.HandleFunc("POST /operator/invites/{jti}/revoke", o.revokeInvite)
 	mux.HandleFunc("GET /operator/drafts", o.listDrafts)
 	mux.HandleFunc("GET /operator/drafts/{id}", o.showDraft)
 	mux.HandleFunc("POST /operator/drafts/{id}/decision", o.decideDraft)
@@ -118,12 +127,8 @@ func (o *operator) addAgent(w http.ResponseWriter, r *http.Request) {
 func (o *operator) listAgents(w http.ResponseWriter, r *http.Request) {
 	list, err := o.hub.Agents(r.Context(), asOperator)
 	out := make([]Agent, len(list))
-	for i, a := range list {
-		status := "active"
-		if a.Disabled {
-			status = "disabled"
-		}
-		out[i] = Agent{a.ID, a.Handle, a.Name, a.Role, orEmpty(a.Skills), orEmpty(a.Repos), status, stamp(a.CreatedAt), stampOrNull(a.LastSeenAt)}
+	for i := range list {
+		out[i] = agentJSON(&hub.AgentInfo{AgentRow: list[i]})
 	}
 	o.answer(w, r, err, map[string]any{"agents": out})
 }
@@ -137,11 +142,7 @@ func (o *operator) setDisabled(disabled bool) http.HandlerFunc {
 
 func (o *operator) listKeys(w http.ResponseWriter, r *http.Request) {
 	list, err := o.hub.Keys(r.Context(), asOperator, r.PathValue("handle"))
-	out := make([]Key, len(list))
-	for i, k := range list {
-		out[i] = Key{k.ID, k.Hint + "…", k.Label, stamp(k.CreatedAt), stampOrNull(k.LastUsedAt), stampOrNull(k.RevokedAt)}
-	}
-	o.answer(w, r, err, map[string]any{"keys": out})
+	o.answer(w, r, err, map[string]any{"keys": keysJSON(&hub.AgentInfo{Keys: list})})
 }
 
 func (o *operator) newKey(issue func(context.Context, hub.Call, string, string) (hub.NewKey, error)) http.HandlerFunc {
@@ -200,11 +201,23 @@ func showDraft(d *handoff.Draft) Draft {
 }
 
 func (o *operator) listEvents(w http.ResponseWriter, r *http.Request) {
-	cursor := r.URL.Query().Get("cursor")
-	if cursor == "" {
-		cursor = "0"
+	q := r.URL.Query()
+	in := hub.EventsInput{Cursor: q.Get("cursor"), As: q.Get("as")}
+	switch in.Cursor {
+	case "":
+		in.Cursor = "0"
+	case "now":
+		in.Cursor = ""
 	}
-	list, next, err := o.hub.Events(r.Context(), asOperator, cursor, 1000)
+	if wait := q.Get("wait"); wait != "" {
+		seconds, err := strconv.Atoi(wait)
+		if err != nil {
+			o.fail(w, r, handoff.Invalid("wait", handoff.Quote(wait)+" came; whole seconds are accepted"))
+			return
+		}
+		in.Wait = time.Duration(seconds) * time.Second
+	}
+	list, next, err := o.hub.Events(r.Context(), asOperator, in)
 	out := make([]Event, len(list))
 	for i, e := range list {
 		out[i] = Event{e.Cursor, string(e.Type), e.HandoffID, e.Seq, e.ActorID, e.SubjectID, string(e.State), e.Epoch, e.TraceID, stamp(e.At)}

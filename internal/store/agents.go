@@ -42,6 +42,29 @@ func (tx *Tx) InsertAgent(a *AgentRow, now time.Time) error {
 		a.ID, a.Handle, handoff.FoldHandle(a.Handle), a.Name, a.Role, jsonText(a.Skills), jsonText(a.Repos), flag(a.Unlisted), micros(now)); err != nil {
 		return err
 	}
+	if err := tx.insertLabels(a); err != nil || a.Email == "" {
+		return err
+	}
+	return tx.setEmail(a)
+}
+
+// UpdateAgent stores what may change about an agent: all but its id, its handle and whether it is
+// disabled. Read it under its lock, with labels and e-mail.
+func (tx *Tx) UpdateAgent(a *AgentRow, now time.Time) error {
+	if err := tx.execOne(`UPDATE agents SET name = $1, role = $2, skills = $3, repos = $4, unlisted = $5, updated_at = $6 WHERE id = $7`,
+		a.Name, a.Role, jsonText(a.Skills), jsonText(a.Repos), flag(a.Unlisted), micros(now), a.ID); err != nil {
+		return err
+	}
+	if err := tx.exec(`DELETE FROM agent_labels WHERE agent_id = $1`, a.ID); err != nil {
+		return err
+	}
+	if err := tx.insertLabels(a); err != nil {
+		return err
+	}
+	return tx.setEmail(a)
+}
+
+func (tx *Tx) insertLabels(a *AgentRow) error {
 	for _, c := range a.Capabilities {
 		if err := tx.label(a.ID, "capability", c, ""); err != nil {
 			return err
@@ -54,10 +77,25 @@ func (tx *Tx) InsertAgent(a *AgentRow, now time.Time) error {
 			}
 		}
 	}
+	return nil
+}
+
+// setEmail keeps the address apart from the agent, where it can be erased.
+func (tx *Tx) setEmail(a *AgentRow) error {
 	if a.Email == "" {
+		return tx.exec(`UPDATE contacts SET email = '' WHERE subject_id = $1`, a.ID)
+	}
+	return tx.exec(`INSERT INTO contacts (subject_id, name, email, phone) VALUES ($1, '', $2, '')
+		ON CONFLICT (subject_id) DO UPDATE SET email = excluded.email`, a.ID, a.Email)
+}
+
+// WithEmail fills in the agent's e-mail address.
+func (tx *Tx) WithEmail(a *AgentRow) error {
+	err := tx.row(`SELECT email FROM contacts WHERE subject_id = $1`, a.ID).scan(&a.Email)
+	if IsNoRows(err) {
 		return nil
 	}
-	return tx.exec(`INSERT INTO contacts (subject_id, name, email, phone) VALUES ($1, '', $2, '')`, a.ID, a.Email)
+	return err
 }
 
 // label gives an agent a capability or a tag and adds it to the catalog.
@@ -72,6 +110,16 @@ func (tx *Tx) label(agentID, kind, name, value string) error {
 // never registered.
 func (tx *Tx) AgentByHandle(handle string) (AgentRow, error) {
 	return tx.agent("a.handle_key = $1", handoff.FoldHandle(handle), handle)
+}
+
+// LockAgent is [Tx.AgentByHandle], and keeps others from changing the agent until the end of tx.
+func (tx *Tx) LockAgent(handle string) (AgentRow, error) {
+	return tx.agent("a.handle_key = $1"+tx.d.forUpdate(), handoff.FoldHandle(handle), handle)
+}
+
+// Handles reads the handle of every agent, in their order.
+func (tx *Tx) Handles() ([]string, error) {
+	return tx.ids(`SELECT handle FROM agents ORDER BY handle_key`)
 }
 
 // Agent reads an agent by its UUID.
@@ -228,23 +276,6 @@ func (tx *Tx) Touch(keyID, agentID string, at time.Time) error {
 		return err
 	}
 	return tx.exec(`UPDATE agents SET last_seen_at = $1 WHERE id = $2 AND last_seen_at < $1`, micros(at), agentID)
-}
-
-// Blocked reports whether a keeps b from reaching it.
-func (tx *Tx) Blocked(a, b string) (bool, error) {
-	var n int
-	err := tx.row(`SELECT count(*) FROM blocks WHERE agent_id = $1 AND blocked_id = $2`, a, b).scan(&n)
-	return n > 0, err
-}
-
-// InsertBlock keeps blocked from reaching agent; again changes nothing.
-func (tx *Tx) InsertBlock(agentID, blockedID, reason string, now time.Time) error {
-	return tx.exec(`INSERT INTO blocks (agent_id, blocked_id, reason, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`, agentID, blockedID, reason, micros(now))
-}
-
-// DeleteBlock lifts a block.
-func (tx *Tx) DeleteBlock(agentID, blockedID string) error {
-	return tx.exec(`DELETE FROM blocks WHERE agent_id = $1 AND blocked_id = $2`, agentID, blockedID)
 }
 
 // Reach is what creating a direct handoff asks of the database, read in one round trip.

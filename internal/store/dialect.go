@@ -23,6 +23,8 @@ type dialect interface {
 	// eventsAfter selects the events behind the position ($1 = xact, $2 = id), in the order in
 	// which readers follow them: those that may still get company in front stay out of it.
 	eventsAfter() string
+	// positionNow selects the position behind which only what is not visible yet comes.
+	positionNow() string
 	// lagQuery counts the events that eventsAfter still keeps out; empty where there are none.
 	lagQuery() string
 	classify(err error) fault
@@ -43,6 +45,7 @@ func (sqlite) ddl(text string) string {
 func (sqlite) forUpdate() string   { return "" }
 func (sqlite) eventsAfter() string { return "xact >= $1 AND id > $2 ORDER BY id" }
 func (sqlite) lagQuery() string    { return "" }
+func (sqlite) positionNow() string { return "SELECT 0, COALESCE(max(id), 0) FROM events" }
 
 func (sqlite) classify(err error) fault {
 	switch {
@@ -93,6 +96,10 @@ func (postgres) eventsAfter() string {
 		return "CAST($1 AS bigint) >= 0 AND id > $2 ORDER BY id"
 	}
 	return "(xact, id) > ($1, $2) AND xact < pg_snapshot_xmin(pg_current_snapshot())::text::bigint ORDER BY xact, id"
+}
+
+func (postgres) positionNow() string {
+	return `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 1, 9223372036854775807`
 }
 
 func (postgres) lagQuery() string {

@@ -55,7 +55,7 @@ func (tx *Tx) Events(cursor string, limit int) ([]handoff.Event, string, error) 
 			if err := r.Scan(&xact, &id, &e.Type, &e.HandoffID, &e.Seq, &e.ActorID, &e.SubjectID, &e.State, &e.Epoch, &e.TraceID, &at); err != nil {
 				return err
 			}
-			e.Cursor = fmt.Sprintf("%s.%d.%d", tx.s.epoch, xact, id)
+			e.Cursor = tx.cursorAt(xact, id)
 			e.At = timeOf(at)
 			cursor = e.Cursor
 			list = append(list, e)
@@ -63,3 +63,12 @@ func (tx *Tx) Events(cursor string, limit int) ([]handoff.Event, string, error) 
 		})
 	return list, cursor, err
 }
+
+// CursorNow is the cursor behind everything that readers may see: what follows it comes from now on.
+func (tx *Tx) CursorNow() (string, error) {
+	var xact, id int64
+	err := tx.row(tx.d.positionNow()).scan(&xact, &id)
+	return tx.cursorAt(xact, id), err
+}
+
+func (tx *Tx) cursorAt(xact, id int64) string { return fmt.Sprintf("%s.%d.%d", tx.s.epoch, xact, id) }

@@ -201,6 +201,19 @@ func (tx *Tx) HeldBy(agentID string) ([]string, error) {
 	return tx.ids(`SELECT id FROM handoffs WHERE holder_id = $1 AND state IN ('claimed', 'verifying') ORDER BY id`, agentID)
 }
 
+// Load counts the handoffs that wait for the agent as their recipient, and those that it holds,
+// as they are now.
+func (tx *Tx) Load(agentID string) (open, held int, err error) {
+	state := strings.ReplaceAll(effectiveState, "$now", "$2")
+	now := micros(tx.Now())
+	err = tx.row(`SELECT count(*) FROM handoffs h WHERE h.recipient_id = $1 AND h.state IN ('open', 'claimed') AND `+state+` = 'open'`, agentID, now).scan(&open)
+	if err != nil {
+		return open, held, err
+	}
+	err = tx.row(`SELECT count(*) FROM handoffs h WHERE h.holder_id = $1 AND h.state IN ('claimed', 'verifying') AND `+state+` IN ('claimed', 'verifying')`, agentID, now).scan(&held)
+	return open, held, err
+}
+
 func (tx *Tx) ids(query string, args ...any) ([]string, error) {
 	var ids []string
 	err := tx.each(query, args, func(r rows) error {

@@ -21,18 +21,11 @@ import (
 // Rows that a verb changes are read FOR UPDATE first, so a queued guarded write cannot miss.
 
 func (s *Store) openPostgres(ctx context.Context) error {
-	cfg, err := pgx.ParseConfig(s.cfg.URL)
+	cfg, err := s.postgresConfig()
 	if err != nil {
-		return errors.New("the database URL cannot be read; it looks like postgres://user:password@host:5432/name")
+		return err
 	}
-	cfg.RuntimeParams["application_name"] = "handclasp"
-	// A node that stalls inside a transaction must not hold back every reader of events.
-	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "10000"
-	cfg.RuntimeParams["lock_timeout"] = "8000"
-	if cfg.ConnectTimeout == 0 {
-		cfg.ConnectTimeout = 5 * time.Second
-	}
-	s.db = stdlib.OpenDB(*cfg)
+	s.db = openPool(cfg)
 	conns := s.cfg.MaxConns
 	if conns <= 0 {
 		conns = 16
@@ -42,16 +35,43 @@ func (s *Store) openPostgres(ctx context.Context) error {
 	s.db.SetMaxIdleConns(conns)
 	s.db.SetConnMaxLifetime(time.Hour)
 	if err := migrate(ctx, s.d, s.db); err != nil {
-		var pgErr *pgconn.PgError
-		if errors.As(err, &pgErr) && pgErr.Code == "3D000" {
-			return fmt.Errorf("PostgreSQL at %s:%d has no database %s. Create it: createdb %s", cfg.Host, cfg.Port, cfg.Database, cfg.Database)
-		}
-		if s.d.classify(err) == faultGone {
-			return fmt.Errorf("PostgreSQL at %s:%d does not answer (%w). Start it, or correct --database-url", cfg.Host, cfg.Port, err)
-		}
-		return fmt.Errorf("open database %s on %s:%d: %w", cfg.Database, cfg.Host, cfg.Port, err)
+		return s.explainPostgres(cfg, err)
 	}
 	return nil
+}
+
+func openPool(cfg *pgx.ConnConfig) *sql.DB { return stdlib.OpenDB(*cfg) }
+
+func (s *Store) postgresConfig() (*pgx.ConnConfig, error) {
+	cfg, err := pgx.ParseConfig(s.cfg.URL)
+	if err != nil {
+		return nil, errors.New("the database URL cannot be read; it looks like postgres://user:password@host:5432/name")
+	}
+	cfg.RuntimeParams["application_name"] = "handclasp"
+	// A node that stalls inside a transaction must not hold back every reader of events.
+	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "10000"
+	cfg.RuntimeParams["lock_timeout"] = "8000"
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = 5 * time.Second
+	}
+	return cfg, nil
+}
+
+// explainPostgres says what to do about a database that cannot be opened.
+func (s *Store) explainPostgres(cfg *pgx.ConnConfig, err error) error {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
+		switch pgErr.Code {
+		case "3D000":
+			return fmt.Errorf("PostgreSQL at %s:%d has no database %s. Create it: createdb -h %s -p %d %s", cfg.Host, cfg.Port, cfg.Database, cfg.Host, cfg.Port, cfg.Database)
+		case "28P01", "28000":
+			return fmt.Errorf("PostgreSQL at %s:%d refuses the user %s (%s). Correct user and password in --database-url", cfg.Host, cfg.Port, cfg.User, pgErr.Message)
+		}
+	}
+	if s.d.classify(err) == faultGone {
+		return fmt.Errorf("PostgreSQL at %s:%d does not answer (%w). Start it, or correct --database-url", cfg.Host, cfg.Port, err)
+	}
+	return fmt.Errorf("open database %s on %s:%d: %w", cfg.Database, cfg.Host, cfg.Port, err)
 }
 
 type pgTx struct {

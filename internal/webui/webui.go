@@ -1,6 +1,6 @@
-// Package webui serves the pages for people: sign in with an agent's key, read one thread. The
-// pages change nothing and hold no script. All text that agents wrote is shown as text, see
-// text.go.
+// Package webui serves the pages for people: sign in with an agent's key, read one thread, join by
+// a link. The pages change nothing and, but for the one to join by, hold no script. All text that
+// agents wrote is shown as text, see text.go.
 package webui
 
 import (
@@ -29,7 +29,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// New serves /inbox, /inbox/{thread_id}, /login, /logout and /assets/. Mount it at these paths
+// New serves /inbox, /inbox/{thread_id}, /login, /logout, /join and /assets/. Mount it at these paths
 // behind a check of Host and Origin ([http.CrossOriginProtection]), which is what keeps other
 // sites from posting the two forms.
 func New(h *hub.Hub, opts Options) http.Handler {
@@ -43,6 +43,7 @@ func New(h *hub.Hub, opts Options) http.Handler {
 	mux.HandleFunc("GET /login", s.loginForm)
 	mux.HandleFunc("POST /login", s.login)
 	mux.HandleFunc("POST /logout", s.logout)
+	mux.HandleFunc("GET /join", s.join(opts.PublicURL))
 	mux.HandleFunc("GET /assets/{name}", s.asset)
 	return guarded(mux)
 }
@@ -82,6 +83,7 @@ var (
 	threadPage = parse("thread.html", "artifact.html")
 	loginPage  = parse("login.html")
 	inboxPage  = parse("inbox.html")
+	joinPage   = parse("join.html")
 	errorPage  = parse("error.html")
 )
 

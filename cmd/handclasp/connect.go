@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"handclasp/internal/config"
+	"handclasp/internal/httpserver"
+	"handclasp/internal/owner"
+)
+
+// connection is a hub as one agent reaches it, wherever it is.
+type connection struct {
+	base string // of the hub's paths
+	http.RoundTripper
+	// explain words why the hub cannot be reached, and what to do.
+	explain func(error) string
+	where   string // for a person
+	close   func()
+}
+
+// connect reaches the hub as the agent that the flags name: by its address; through the process
+// that owns the local data folder, which is this one when there is no other; or on the database.
+func connect(ctx context.Context, id *config.Identity, log *slog.Logger) (*connection, error) {
+	if err := id.Resolve(); err != nil {
+		return nil, usageError{err}
+	}
+	switch {
+	case id.URL != "":
+		return connectURL(id, log), nil
+	default:
+		return connectHere(ctx, &id.Where, id.As, log)
+	}
+}
+
+// connectHere reaches the hub of the local data folder or of the database, as an agent or, with
+// as empty, as the operator alone.
+func connectHere(ctx context.Context, where *config.Where, as string, log *slog.Logger) (*connection, error) {
+	open := connectFolder
+	if where.DatabaseURL != "" {
+		open = connectDatabase
+	}
+	c, err := open(ctx, where, as, log)
+	if err != nil || as == "" {
+		return c, err
+	}
+	if err := c.check(ctx); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// dialTimeout bounds how long a hub may take to be found.
+const dialTimeout = 5 * time.Second
+
+func connectURL(id *config.Identity, log *slog.Logger) *connection {
+	if host := strings.TrimPrefix(id.URL, "http://"); host != id.URL && !loopback(host) {
+		log.Warn("the key travels unencrypted to another machine: use https", "url", id.URL)
+	}
+	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // it is one
+	t.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	return &connection{
+		base: id.URL, RoundTripper: withHeader{"Authorization", "Bearer " + id.Key, t}, where: id.URL, close: t.CloseIdleConnections,
+		explain: func(err error) string {
+			return fmt.Sprintf("the hub at %s cannot be used: %s. See that it runs (handclasp serve) and that --url is its root address", id.URL, reason(err))
+		},
+	}
+}
+
+func loopback(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = hostport
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// connectDatabase opens a hub on the database for this process alone; others may run beside it.
+func connectDatabase(ctx context.Context, where *config.Where, as string, log *slog.Logger) (*connection, error) {
+	n, err := openNode(ctx, config.Embedded(*where), "", log)
+	if err != nil {
+		return nil, err
+	}
+	n.run(ctx)
+	l := newPipeListener()
+	srv := &http.Server{Handler: n.socket(), ReadHeaderTimeout: dialTimeout}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = srv.Serve(l) })
+	t := &http.Transport{DialContext: l.dial}
+	return &connection{
+		base: owner.Base, RoundTripper: withHeader{httpserver.ActAs, as, t}, where: "the database",
+		explain: func(err error) string { return "the database cannot be used: " + reason(err) },
+		close: func() {
+			_ = srv.Close()
+			wg.Wait()
+			logged(log, "database", n.close())
+		},
+	}, nil
+}
+
+// connectFolder goes through the owner of the data folder, and sees to it that there is one.
+func connectFolder(ctx context.Context, where *config.Where, as string, log *slog.Logger) (*connection, error) {
+	if err := hubIn(where.Data); err != nil {
+		return nil, err
+	}
+	keeper := &keeper{cfg: config.Embedded(*where), log: log}
+	keepCtx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { owner.Keep(keepCtx, where.Data, keeper.run, keeper.failed) })
+	t := owner.Transport(where.Data)
+	c := &connection{
+		base: owner.Base, RoundTripper: withHeader{httpserver.ActAs, as, t}, where: where.Data, explain: keeper.explain,
+		close: func() { t.CloseIdleConnections(); stop(); wg.Wait() },
+	}
+	if err := keeper.wait(ctx); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// check asks whether the agent may be used.
+func (c *connection) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/mcp", http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := c.RoundTrip(req)
+	if err != nil {
+		return errors.New(c.explain(err))
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusNotFound {
+		return errors.New("the process that owns the data folder runs an older handclasp, which serves no others: end it, or start it anew with this version")
+	}
+	if resp.StatusCode != http.StatusUnauthorized {
+		return nil // GET itself is not served
+	}
+	var p struct{ Message string }
+	_ = json.NewDecoder(resp.Body).Decode(&p)
+	return errors.New(p.Message)
+}
+
+// keeper makes a hub of the folder whenever nobody else does.
+type keeper struct {
+	cfg *config.Serve
+	log *slog.Logger
+
+	mu  sync.Mutex
+	err error // why this process could not make one, the last time it tried
+}
+
+// run is the hub of this process, until it ends or another asks for the folder.
+func (k *keeper) run(ctx context.Context, own *owner.Owner) (err error) {
+	n, err := openNode(ctx, k.cfg, "", k.log)
+	if err != nil {
+		return err
+	}
+	// What is cut here is repeated by those who called, at the owner that comes next.
+	defer func() { own.CloseSocket(); err = errors.Join(err, n.close()) }()
+	if err := own.Serve(owner.Info{Kind: owner.MCP, Version: version()}, n.socket(), cutAfter, k.log); err != nil {
+		return err
+	}
+	n.run(ctx)
+	k.failed(nil)
+	k.log.Info("this process owns the data folder", "data", k.cfg.Data)
+	select {
+	case <-ctx.Done():
+	case <-own.Wanted():
+		k.log.Info("the data folder is handed over to a hub", "data", k.cfg.Data)
+	}
+	return nil
+}
+
+// cutAfter is how long calls in flight may still run when a stdio owner ends.
+const cutAfter = 300 * time.Millisecond
+
+func (k *keeper) failed(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err != nil && (k.err == nil || k.err.Error() != err.Error()) {
+		k.log.Error("this process cannot own the data folder", "error", err)
+	}
+	k.err = err
+}
+
+func (k *keeper) explain(err error) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err != nil {
+		err = k.err
+	}
+	return fmt.Sprintf("the hub in %s cannot be used: %s", k.cfg.Data, reason(err))
+}
+
+// wait returns once the folder's hub answers, or says why it does not.
+func (k *keeper) wait(ctx context.Context) error {
+	give := time.Now().Add(dialTimeout)
+	for {
+		_, err := owner.Ask(ctx, k.cfg.Data)
+		if err == nil {
+			return nil
+		}
+		k.mu.Lock()
+		failed := k.err
+		k.mu.Unlock()
+		switch {
+		case failed != nil:
+			return failed
+		case time.Now().After(give):
+			return errors.New(k.explain(err))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// reason is the innermost cause, which says more to a person than the way it came.
+func reason(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	return err.Error()
+}
+
+// withHeader adds a header to every request: who calls.
+type withHeader struct {
+	name, value string
+	next        http.RoundTripper
+}
+
+// RoundTrip adds the header.
+func (t withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(t.name, t.value)
+	return t.next.RoundTrip(r)
+}

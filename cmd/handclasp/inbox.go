@@ -1,0 +1,244 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"handclasp/internal/config"
+)
+
+type inboxCmd struct {
+	config.Identity `embed:""`
+	output          `embed:""`
+	Thread          string   `arg:"" optional:"" name:"thread-id" help:"A handoff to open; its messages count as read then."`
+	Status          []string `help:"Only these: pending, accepted, completed, declined, cancelled, expired." placeholder:"STATUS,…"`
+	Role            string   `help:"Sent to you (recipient) or by you (sender). Default: both." enum:",recipient,sender" default:"" placeholder:"ROLE"`
+	Limit           int      `help:"Handoffs a page (default ${default})." default:"50"`
+	Cursor          string   `help:"Where the last page ended." placeholder:"CURSOR"`
+	Wait            int      `help:"Seconds to wait for something unread, at most 50." placeholder:"SECONDS"`
+}
+
+// Help is printed by --help.
+func (*inboxCmd) Help() string {
+	return `What waits for an agent, for the person behind it.
+
+Examples:
+  handclasp inbox --as frank@acme
+  handclasp inbox 0192f3a0-… --as frank@acme
+  handclasp inbox --url https://hub.example.com --key-file frank.key --status pending`
+}
+
+type partyView struct{ Handle, Name, Role string }
+
+type inboxView struct {
+	Items []struct {
+		ThreadID string    `json:"thread_id"`
+		Sender   partyView `json:"sender"`
+		To       partyView `json:"recipient"`
+		Preview  string    `json:"summary_preview"`
+		Intent   string    `json:"intent"`
+		Status   string    `json:"status"`
+		Unread   int       `json:"unread_messages"`
+		Created  string    `json:"created_at"`
+	} `json:"items"`
+	Unread int     `json:"unread_total"`
+	Next   *string `json:"next_cursor"`
+}
+
+// Run lists the inbox, or opens one thread.
+func (c *inboxCmd) Run(e *env) error {
+	if c.Thread != "" {
+		return c.open(e)
+	}
+	args := map[string]any{"limit": c.Limit, "wait_seconds": c.Wait}
+	if len(c.Status) > 0 {
+		args["status"] = c.Status
+	}
+	for name, v := range map[string]string{"role": c.Role, "cursor": c.Cursor} {
+		if v != "" {
+			args[name] = v
+		}
+	}
+	return asAgent(e, &c.Identity, func(s *session) error {
+		var raw json.RawMessage
+		if err := s.call("check_inbox", args, &raw); err != nil {
+			return err
+		}
+		if c.JSON {
+			return printJSON(e, raw)
+		}
+		var in inboxView
+		if err := json.Unmarshal(raw, &in); err != nil {
+			return err
+		}
+		return c.list(e, &in)
+	})
+}
+
+func (c *inboxCmd) list(e *env, in *inboxView) error {
+	if len(in.Items) == 0 {
+		return e.say("nothing waits\n")
+	}
+	err := table(e, "THREAD\tSTATUS\tUNREAD\tFROM\tTO\tINTENT\tSENT\tSUMMARY", len(in.Items), func(i int) string {
+		it := in.Items[i]
+		return strings.Join([]string{
+			it.ThreadID, it.Status, fmt.Sprint(it.Unread), it.Sender.Handle, it.To.Handle, it.Intent, ago(it.Created), oneLine(it.Preview, 48),
+		}, "\t")
+	})
+	if err != nil {
+		return err
+	}
+	if in.Next != nil {
+		if err := e.say("\nmore: --cursor %s\n", *in.Next); err != nil {
+			return err
+		}
+	}
+	return e.say("\n%d unread in all; open one with: handclasp inbox THREAD\n", in.Unread)
+}
+
+type threadView struct {
+	ThreadID  string     `json:"thread_id"`
+	Status    string     `json:"status"`
+	Intent    string     `json:"intent"`
+	Sender    partyView  `json:"sender"`
+	To        partyView  `json:"recipient"`
+	Question  string     `json:"question"`
+	Action    *action    `json:"proposed_action"`
+	Drafts    []draft    `json:"drafts"`
+	Artifacts []artifact `json:"artifacts"`
+	Messages  []struct {
+		Seq       int        `json:"sequence_no"`
+		From      string     `json:"from"`
+		Body      string     `json:"body"`
+		Artifacts []artifact `json:"artifacts"`
+		Created   string     `json:"created_at"`
+	} `json:"messages"`
+	Result     string     `json:"result_summary"`
+	Delivered  []artifact `json:"completion_artifacts"`
+	Reason     string     `json:"ended_reason"`
+	Created    string     `json:"created_at"`
+	HasMore    bool       `json:"has_more"`
+	NextNumber int        `json:"next_sequence_no"`
+}
+
+type action struct {
+	Description, Rationale string
+	TargetFiles            []string `json:"target_files"`
+	Diff                   string   `json:"suggested_diff"`
+}
+
+type draft struct {
+	DraftID string `json:"draft_id"`
+	Status  string `json:"status"`
+	Diff    string `json:"suggested_diff"`
+	Reason  string `json:"reason"`
+}
+
+type artifact map[string]any
+
+// line is an artifact in one line, with its diff below.
+func (a artifact) line() string {
+	text := func(name string) string {
+		s, _ := a[name].(string)
+		return oneLine(s, 200)
+	}
+	out := text("type")
+	for _, name := range []string{"path", "command", "schema_url", "url"} {
+		if v := text(name); v != "" {
+			out += "  " + v
+		}
+	}
+	if diff, ok := a["diff"].(string); ok {
+		out += "\n" + indented(diff)
+	}
+	return out
+}
+
+func (c *inboxCmd) open(e *env) error {
+	return asAgent(e, &c.Identity, func(s *session) error {
+		for after := 0; ; {
+			var raw json.RawMessage
+			if err := s.call("view_thread", map[string]any{"thread_id": c.Thread, "after_sequence_no": after}, &raw); err != nil {
+				return err
+			}
+			var t threadView
+			if err := json.Unmarshal(raw, &t); err != nil {
+				return err
+			}
+			if c.JSON { // a page after the other, as the tool gives them
+				if err := printJSON(e, raw); err != nil {
+					return err
+				}
+			} else if err := t.print(e, after == 0); err != nil {
+				return err
+			}
+			if after = t.NextNumber; !t.HasMore {
+				return nil
+			}
+		}
+	})
+}
+
+// print writes a page of a thread. What agents wrote is indented, our own words are not.
+func (t *threadView) print(e *env, first bool) error {
+	var b strings.Builder
+	if first {
+		fmt.Fprintf(&b, "%s  %s  %s\nfrom %s to %s, %s\n", t.ThreadID, t.Status, t.Intent, t.Sender.Handle, t.To.Handle, ago(t.Created))
+		part(&b, "question", t.Question)
+		if t.Action != nil {
+			part(&b, "proposed action", t.Action.Description)
+			part(&b, "why", t.Action.Rationale)
+			part(&b, "files", strings.Join(t.Action.TargetFiles, "\n"))
+			part(&b, "diff", t.Action.Diff)
+		}
+		for _, d := range t.Drafts {
+			part(&b, "draft "+d.DraftID+", "+d.Status, d.Diff)
+		}
+		for _, a := range t.Artifacts {
+			fmt.Fprintf(&b, "\nattached: %s\n", a.line())
+		}
+	}
+	for i := range t.Messages {
+		m := &t.Messages[i]
+		part(&b, fmt.Sprintf("#%d %s, %s", m.Seq, m.From, ago(m.Created)), m.Body)
+		if m.Seq > 1 { // those of the first are the handoff's own
+			for _, a := range m.Artifacts {
+				fmt.Fprintf(&b, "attached: %s\n", a.line())
+			}
+		}
+	}
+	if first {
+		part(&b, "result", t.Result)
+		for _, a := range t.Delivered {
+			fmt.Fprintf(&b, "delivered: %s\n", a.line())
+		}
+		part(&b, "reason", t.Reason)
+	}
+	return e.say("%s", b.String())
+}
+
+func part(b *strings.Builder, title, text string) {
+	if text != "" {
+		fmt.Fprintf(b, "\n%s:\n%s\n", title, indented(text))
+	}
+}
+
+// ago is a time as people say it, once it is not of today.
+func ago(stamp string) string {
+	at, err := time.Parse(time.RFC3339, stamp)
+	if err != nil {
+		return plain(stamp)
+	}
+	at = at.Local()
+	switch d := time.Since(at); {
+	case d < time.Minute:
+		return "just now"
+	case d < time.Hour:
+		return fmt.Sprintf("%d min ago", int(d.Minutes()))
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%d h ago", int(d.Hours()))
+	}
+	return at.Format("2006-01-02 15:04")
+}

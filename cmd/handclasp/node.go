@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"sync"
+
+	"handclasp/internal/config"
+	"handclasp/internal/handoff"
+	"handclasp/internal/httpserver"
+	"handclasp/internal/hub"
+	"handclasp/internal/mcpserver"
+	"handclasp/internal/outbox"
+	"handclasp/internal/restapi"
+	"handclasp/internal/store"
+	"handclasp/internal/telemetry"
+	"handclasp/internal/webui"
+)
+
+// node is an open hub with its doors and the work that runs beside it.
+type node struct {
+	cfg     *config.Serve
+	log     *slog.Logger
+	store   *store.Store
+	hub     *hub.Hub
+	metrics *telemetry.Metrics
+	doors   httpserver.Config
+	back    sync.WaitGroup
+	endBack context.CancelFunc
+}
+
+// openNode opens the database and builds the doors. public is the address that links are made
+// from; without one they are paths.
+func openNode(ctx context.Context, cfg *config.Serve, public string, log *slog.Logger) (*node, error) {
+	metrics := telemetry.New()
+	sc := store.Config{URL: cfg.DatabaseURL, Log: log, Metrics: metrics, MaxConns: cfg.MaxDatabaseConns}
+	if cfg.DatabaseURL == "" {
+		sc.Path = databaseFile(cfg.Data)
+	}
+	st, err := store.Open(ctx, sc)
+	if err != nil {
+		return nil, err
+	}
+	limits := handoff.DefaultLimits()
+	limits.Payload = cfg.LimitPayloadBytes
+	h := hub.New(hub.Config{
+		Store: st, Log: log, Metrics: metrics, PublicURL: public, Limits: limits,
+		CallsPerMinute: cfg.LimitCallsPerMinute, ParkedCalls: cfg.LimitParkedCalls,
+		NoProposedActions: !cfg.FeatureProposedActions,
+	})
+	n := &node{cfg: cfg, log: log, store: st, hub: h, metrics: metrics, endBack: func() {}}
+	n.doors = httpserver.Config{
+		Hub: h, Metrics: metrics, Log: log, PublicURL: public, MaxBody: int64(cfg.LimitBodyBytes),
+		Hosts: append(cfg.AllowedHosts, hostOf(cfg.Listen)),
+		MCP: mcpserver.New(h, mcpserver.Options{
+			Version: version(), Log: log, MaxBody: int64(cfg.LimitBodyBytes),
+			Observe: func(tool, code string) { metrics.ToolCalls.WithLabelValues(tool, code).Inc() },
+		}),
+		Inbox:    webui.New(h, webui.Options{PublicURL: public, Log: log}),
+		Operator: restapi.Operator(h, log),
+	}
+	return n, nil
+}
+
+// run starts what works beside the calls. It outlives them: what calls in flight commit must
+// still be told.
+func (n *node) run(ctx context.Context) {
+	back, end := context.WithCancel(context.WithoutCancel(ctx))
+	n.endBack = end
+	n.back.Go(func() { logged(n.log, "hub", n.hub.Run(back)) })
+	n.back.Go(func() { logged(n.log, "outbox", outbox.Run(back, n.hub, n.log)) })
+	n.back.Go(func() { trimMemory(back, n.metrics) })
+}
+
+// socket is what the owner of a folder answers to the folder's user.
+func (n *node) socket() http.Handler { return httpserver.NewSocket(n.doors) }
+
+// close ends the work beside the calls, then the database.
+func (n *node) close() error {
+	n.endBack()
+	n.back.Wait()
+	return n.store.Close()
+}
+
+func databaseFile(data string) string { return filepath.Join(data, "handclasp.db") }
+
+func logged(log *slog.Logger, what string, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		log.Error("background work ended", "what", what, "error", err)
+	}
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const someDiff = "diff --git a/list.kt b/list.kt\n--- a/list.kt\n+++ b/list.kt\n@@ -1 +1 @@\n-val page = 0\n+val cursor = \"\"\n"
+
+// withAgents makes a folder with agents and gives their keys.
+func withAgents(t *testing.T, handles ...string) (data string, keys map[string]string) {
+	t.Helper()
+	data, keys = filepath.Join(t.TempDir(), "hub"), map[string]string{}
+	for _, handle := range handles {
+		var k struct {
+			APIKey string `json:"api_key"`
+		}
+		p := runProgram(context.Background(), "agent", "add", handle, "--data", data, "--json")
+		if err := json.Unmarshal(p.stdout.Bytes(), &k); err != nil {
+			t.Fatalf("agent add: %v %s", err, p.stderr.String())
+		}
+		keys[handle] = k.APIKey
+	}
+	return data, keys
+}
+
+func runWithInput(stdin string, args ...string) *program {
+	p := &program{}
+	p.code = run(context.Background(), args, strings.NewReader(stdin), &p.stdout, &p.stderr)
+	return p
+}
+
+func (p *program) wants(t *testing.T, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if p.code != 0 || !strings.Contains(p.stdout.String(), text) {
+			t.Errorf("exit %d, %q is missing in:\n%s%s", p.code, text, p.stdout.String(), p.stderr.String())
+		}
+	}
+}
+
+func TestAPersonSendsReadsAndFollowsWithoutAServer(t *testing.T) {
+	t.Parallel()
+	data, _ := withAgents(t, "anna@acme", "frank@acme")
+	sent := runWithInput(someDiff, "send", "frank@acme", "Please \x1b[31mreview", "--diff", "-", "--link", "https://example.com/1", "--as", "anna@acme", "--data", data, "--json")
+	var out struct {
+		ThreadID string `json:"thread_id"`
+	}
+	if err := json.Unmarshal(sent.stdout.Bytes(), &out); err != nil || out.ThreadID == "" {
+		t.Fatalf("%v %s %s", err, sent.stdout.String(), sent.stderr.String())
+	}
+	runWithInput("", "inbox", "--as", "frank@acme", "--data", data).wants(t, out.ThreadID, "pending", "anna@acme", "1 unread")
+	open := runWithInput("", "inbox", out.ThreadID, "--as", "frank@acme", "--data", data)
+	open.wants(t, "#1 anna@acme", "file_diff  list.kt", "+val cursor", "link  https://example.com/1")
+	if strings.ContainsRune(open.stdout.String(), 0x1b) {
+		t.Error("an escape sequence of a stranger reaches the terminal")
+	}
+	runWithInput("", "inbox", "--as", "frank@acme", "--data", data).wants(t, "0 unread")
+	runWithInput("", "tail", "--after", "0", "--no-follow", "--data", data).wants(t, "agent.added", "handoff.created", "anna@acme", out.ThreadID)
+	lines := runWithInput("", "tail", "--after", "0", "--no-follow", "--as", "frank@acme", "--data", data, "--json")
+	for line := range bytes.Lines(lines.stdout.Bytes()) {
+		var e struct{ Cursor, Type string }
+		if err := json.Unmarshal(line, &e); err != nil || e.Cursor == "" || e.Type == "" {
+			t.Errorf("%v %s", err, line)
+		}
+	}
+}
+
+func TestTheSameCommandsWorkAtAHubsAddress(t *testing.T) {
+	t.Parallel()
+	data, keys := withAgents(t, "anna@acme", "frank@acme")
+	url := startServe(t, "--data", data)
+	keyFile := filepath.Join(t.TempDir(), "frank.key")
+	if err := os.WriteFile(keyFile, []byte(keys["frank@acme"]+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runWithInput("The summary comes from stdin.\n", "send", "frank@acme", "--question", "Can it wait?", "--as", "anna@acme", "--data", data).wants(t, "handed to frank@acme", url+"/inbox/")
+	runWithInput("", "inbox", "--url", url, "--key-file", keyFile).wants(t, "ask_question", "The summary comes from stdin.")
+	config := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(config, []byte(`{"url":"`+url+`/mcp/team","key_file":"`+keyFile+`"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runWithInput("", "inbox", "--config", config).wants(t, "ask_question")
+}
+
+func TestAPersonsMistakesAreExplained(t *testing.T) {
+	t.Parallel()
+	data, _ := withAgents(t, "anna@acme")
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"send", "nobody@acme", "x", "--as", "anna@acme", "--data", data}, 1, "list_teammates"},
+		{[]string{"send", "frank@acme", "--as", "anna@acme", "--data", data}, 2, "second argument"},
+		{[]string{"send", "frank@acme", "x", "--as", "anna@acme", "--data", data, "--diff", empty}, 1, "git diff"},
+		{[]string{"send", "frank@acme", "-", "--as", "anna@acme", "--data", data, "--diff", "-"}, 2, "both want stdin"},
+		{[]string{"inbox", "none", "--as", "anna@acme", "--data", data}, 1, "no handoff"},
+		{[]string{"inbox", "--as", "ann@acme", "--data", data}, 1, "handclasp agent add ann@acme"},
+		{[]string{"inbox", "--data", data}, 2, "--as is missing"},
+		{[]string{"inbox", "--as", "anna@acme", "--url", "http://127.0.0.1:1"}, 2, "exclude each other"},
+		{[]string{"inbox", "--url", "http://127.0.0.1:1"}, 2, "HANDCLASP_KEY"},
+		{[]string{"inbox", "--url", "ftp://h", "--key-file", empty}, 2, "http or https"},
+		{[]string{"inbox", "--url", "http://127.0.0.1:1", "--key-file", empty}, 2, "does not hold one API key"},
+		{[]string{"inbox", "--config", empty}, 2, "as one JSON object"},
+		{[]string{"inbox", "--as", "anna@acme", "--data", data, "--status", "open"}, 1, "pending"},
+		{[]string{"tail", "--after", "x", "--data", data}, 1, "next_cursor"},
+		{[]string{"tail", "--as", "ann@acme", "--data", data}, 1, "no agent"},
+		{[]string{"tail", "--data", filepath.Join(data, "typo")}, 1, "there is no hub in"},
+	} {
+		p := runWithInput("", c.args...)
+		if p.code != c.code || !strings.Contains(p.stderr.String(), c.want) {
+			t.Errorf("%v: exit %d, %s", c.args, p.code, p.stderr.String())
+		}
+	}
+}

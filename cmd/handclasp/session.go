@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"handclasp/internal/config"
+	"handclasp/internal/telemetry"
+)
+
+// asAgent gives f a session of the team toolset as the agent that the flags name.
+func asAgent(e *env, id *config.Identity, f func(*session) error) error {
+	conn, err := connect(e.ctx, id, telemetry.NewLogger(e.stderr, "text", slog.LevelError))
+	if err != nil {
+		return err
+	}
+	defer conn.close()
+	if id.URL != "" { // the others were asked when they were opened
+		if err := conn.check(e.ctx); err != nil {
+			return err
+		}
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "handclasp", Version: version()}, nil)
+	cs, err := client.Connect(e.ctx, &mcp.StreamableClientTransport{
+		Endpoint: conn.base + "/mcp/team", HTTPClient: &http.Client{Transport: conn}, DisableStandaloneSSE: true,
+	}, nil)
+	if err != nil {
+		return errors.New(conn.explain(err))
+	}
+	defer func() { _ = cs.Close() }()
+	return f(&session{e.ctx, cs, conn.explain})
+}
+
+// session calls tools as one agent.
+type session struct {
+	ctx     context.Context //nolint:containedctx // a session lives for one command
+	cs      *mcp.ClientSession
+	explain func(error) string
+}
+
+// call calls a tool and decodes its structured content into out. A refusal becomes a sentence.
+func (s *session) call(tool string, args map[string]any, out any) error {
+	res, err := s.cs.CallTool(s.ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		return errors.New(s.explain(err))
+	}
+	b, err := json.Marshal(res.StructuredContent)
+	if err != nil {
+		return err
+	}
+	if !res.IsError {
+		return json.Unmarshal(b, out)
+	}
+	var failed struct {
+		Error struct{ Message, Hint string } `json:"error"`
+	}
+	if err := json.Unmarshal(b, &failed); err != nil {
+		return err
+	}
+	return errors.New(strings.TrimSuffix(failed.Error.Message+". "+failed.Error.Hint, ". "))
+}
+
+// unfenced is a text without the marks that tell a model where foreign text begins and ends: a
+// person sees that from the layout.
+func unfenced(s string) string {
+	lines := strings.Split(s, "\n")
+	if n := len(lines); n >= 2 && strings.HasPrefix(lines[0], "«untrusted ") && strings.HasPrefix(lines[n-1], "«/untrusted ") {
+		lines = lines[1 : n-1]
+	}
+	return plain(strings.Join(lines, "\n"))
+}
+
+// indented sets a text of others off from ours.
+func indented(s string) string {
+	return "    " + strings.ReplaceAll(unfenced(s), "\n", "\n    ")
+}
+
+// oneLine is the beginning of a text, for a table.
+func oneLine(s string, width int) string {
+	words := []rune(strings.Join(strings.Fields(unfenced(s)), " "))
+	if len(words) > width {
+		return string(words[:width-1]) + "…"
+	}
+	return string(words)
+}
+
+func (e *env) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(e.stdout, format, args...)
+	return err
+}

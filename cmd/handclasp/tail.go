@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"handclasp/internal/config"
+	"handclasp/internal/restapi"
+	"handclasp/internal/telemetry"
+)
+
+type tailCmd struct {
+	config.Where `embed:""`
+	As           string `name:"as" help:"Only what this agent may see. Default: everything." placeholder:"NAME@TEAM"`
+	After        string `help:"Cursor to go on from; 0 is the beginning. Default: what comes from now on." placeholder:"CURSOR"`
+	NoFollow     bool   `name:"no-follow" help:"End at the end of the log."`
+	JSON         bool   `help:"One JSON document a line (NDJSON); each carries its cursor."`
+}
+
+// Help is printed by --help.
+func (*tailCmd) Help() string {
+	return `Follows the log of the local hub: ids, states and actors, never texts. Ctrl-C ends it.
+
+Examples:
+  handclasp tail
+  handclasp tail --as frank@acme --json
+  handclasp tail --after 0 --no-follow`
+}
+
+// tailWait is how long one call waits for events, in seconds.
+const tailWait = 20
+
+// Run prints events as they are committed.
+func (c *tailCmd) Run(e *env) error {
+	if err := c.Where.Check(); err != nil {
+		return usageError{err}
+	}
+	conn, err := connectHere(e.ctx, &c.Where, c.As, telemetry.NewLogger(e.stderr, "text", slog.LevelError))
+	if err != nil {
+		return err
+	}
+	defer conn.close()
+	o := &operatorClient{ctx: e.ctx, http: &http.Client{Transport: conn}}
+	cursor := c.After
+	if cursor == "" {
+		cursor = "now"
+	}
+	names := map[string]string{}
+	for e.ctx.Err() == nil {
+		page, err := c.next(o, cursor)
+		var gone unreachableError
+		switch {
+		case errors.As(err, &gone) && e.ctx.Err() == nil: // the owner ended; another comes, and skips nothing
+			select {
+			case <-e.ctx.Done():
+			case <-time.After(ownerPause):
+			}
+			continue
+		case e.ctx.Err() != nil:
+			return nil //nolint:nilerr // Ctrl-C is how it ends
+		case err != nil:
+			return err
+		}
+		if err := c.show(e, o, page.Events, names); err != nil {
+			return err
+		}
+		cursor = page.Next
+		if c.NoFollow && len(page.Events) == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// ownerPause is the pause between two looks for the next owner.
+const ownerPause = 50 * time.Millisecond
+
+func (c *tailCmd) next(o *operatorClient, cursor string) (page eventPage, err error) {
+	wait := tailWait
+	if c.NoFollow {
+		wait = 0
+	}
+	q := url.Values{"cursor": {cursor}, "as": {c.As}, "wait": {strconv.Itoa(wait)}}
+	err = o.get("/operator/events?"+q.Encode(), &page)
+	return page, err
+}
+
+func (c *tailCmd) show(e *env, o *operatorClient, events []restapi.Event, names map[string]string) error {
+	if err := c.learn(o, names, events); err != nil {
+		return err
+	}
+	for i := range events {
+		if err := c.print(e, &events[i], names); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type eventPage struct {
+	Events []restapi.Event `json:"events"`
+	Next   string          `json:"next_cursor"`
+}
+
+// learn keeps the handles of the agents that the events name.
+func (c *tailCmd) learn(o *operatorClient, names map[string]string, events []restapi.Event) error {
+	for i := range events {
+		if _, known := names[events[i].ActorID]; known || c.JSON || !strings.Contains(events[i].ActorID, "-") {
+			continue
+		}
+		var out struct {
+			Agents []restapi.Agent `json:"agents"`
+		}
+		if err := o.get("/operator/agents", &out); err != nil {
+			return err
+		}
+		for _, a := range out.Agents {
+			names[a.AgentID] = a.Handle
+		}
+		return nil
+	}
+	return nil
+}
+
+func (c *tailCmd) print(e *env, ev *restapi.Event, names map[string]string) error {
+	if c.JSON {
+		b, err := json.Marshal(ev)
+		if err != nil {
+			return err
+		}
+		return e.say("%s\n", b)
+	}
+	by := ev.ActorID
+	if name := names[by]; name != "" {
+		by = name
+	}
+	at := ev.At
+	if t, err := time.Parse(time.RFC3339, ev.At); err == nil {
+		at = t.Local().Format("2006-01-02 15:04:05.000")
+	}
+	line := fmt.Sprintf("%s  %-24s %s", at, ev.Type, by)
+	if ev.HandoffID != "" {
+		line += fmt.Sprintf("  %s #%d %s", ev.HandoffID, ev.Seq, ev.State)
+	}
+	return e.say("%s\n", line)
+}

@@ -1,0 +1,340 @@
+package bridge
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"handclasp/internal/handoff"
+)
+
+const (
+	// firstPause doubles from try to try up to longestPause.
+	firstPause   = 20 * time.Millisecond
+	longestPause = time.Second
+	// tryTimeout is longer than the longest parked call.
+	tryTimeout = 65 * time.Second
+	// totalTimeout ends a call that has been repeated: many clients wait a minute and no more.
+	totalTimeout = 58 * time.Second
+)
+
+// failure is a try that did not bring an answer of the hub.
+type failure struct {
+	err   *handoff.Error
+	again bool // the same call may succeed a moment later
+	sent  bool // the hub may have carried it out
+}
+
+// carry brings one message to the hub and its answer back, repeating it while the transport
+// fails.
+func (b *bridge) carry(ctx context.Context, m *message) {
+	began := time.Now()
+	var failing time.Time // since when
+	sent := false
+	pause := firstPause
+	for {
+		limit := tryTimeout
+		if !failing.IsZero() {
+			limit = totalTimeout - time.Since(began)
+		}
+		f := b.try(ctx, m, limit)
+		if ctx.Err() != nil || f == nil { // the client no longer waits, or has its answer
+			return
+		}
+		if failing.IsZero() {
+			failing = time.Now()
+		}
+		sent = sent || f.sent
+		if !f.again || time.Since(failing) > b.cfg.Patience || time.Since(began) > totalTimeout {
+			b.giveUp(m, f.err, sent)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.hurry:
+			b.giveUp(m, f.err, sent)
+			return
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// giveUp tells the client that its message was not answered. A notification has no answer.
+func (b *bridge) giveUp(m *message, err *handoff.Error, sent bool) {
+	b.cfg.Log.Warn("a message was not answered by the hub", "method", m.method, "reason", err.Message)
+	switch {
+	case err.Code != handoff.CodeUnavailable || m.method != "tools/call":
+	case !sent:
+		err.Hint = "Nothing was sent. Call again once the hub answers."
+	case m.key != "":
+		err.Hint = "Whether the call took effect is not known: look with check_inbox or view_thread before you repeat it."
+	default:
+		err.Hint = "Whether the call took effect is not known: repeat it with the same idempotency_key."
+	}
+	if m.id != nil {
+		b.answerError(m, err)
+	}
+}
+
+func (b *bridge) try(ctx context.Context, m *message, limit time.Duration) *failure {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.cfg.Endpoint, bytes.NewReader(m.raw))
+	if err != nil {
+		return &failure{handoff.Refuse(handoff.CodeInternal, "the request could not be made: "+err.Error(), ""), false, false}
+	}
+	b.headers(req.Header, m)
+	resp, err := b.cfg.Hub.RoundTrip(req)
+	if err != nil {
+		f := b.unreachable(err)
+		var dial *net.OpError
+		f.sent = !errors.As(err, &dial) || dial.Op != "dial"
+		return f
+	}
+	defer func() { _ = resp.Body.Close() }()
+	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	switch {
+	case resp.StatusCode == http.StatusAccepted || resp.StatusCode == http.StatusNoContent:
+		return nil
+	case kind == "text/event-stream" && resp.StatusCode == http.StatusOK:
+		return b.stream(m, resp.Body)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return b.unreachable(err)
+	}
+	return b.answer(m, resp.StatusCode, body)
+}
+
+// headers are what the hub wants to see without opening the body (MCP 2026-07-28, standard
+// headers).
+func (b *bridge) headers(h http.Header, m *message) {
+	h.Set("Content-Type", "application/json")
+	h.Set("Accept", "application/json, text/event-stream")
+	b.mu.Lock()
+	version := b.version
+	b.mu.Unlock()
+	if m.version != "" {
+		version = m.version
+	}
+	if version != "" {
+		h.Set("MCP-Protocol-Version", headerValue(version))
+	}
+	h.Set("Mcp-Method", headerValue(m.method))
+	if m.name != "" {
+		h.Set("Mcp-Name", headerValue(m.name))
+	}
+	if m.key != "" {
+		h.Set("Idempotency-Key", m.key)
+	}
+}
+
+// headerValue writes a text that no header can carry in the form that the protocol gives it.
+func headerValue(s string) string {
+	plain := strings.TrimSpace(s) == s && !strings.HasPrefix(s, "=?base64?")
+	for _, r := range s {
+		plain = plain && r >= ' ' && r < 0x7f
+	}
+	if plain {
+		return s
+	}
+	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(s)) + "?="
+}
+
+func (b *bridge) unreachable(err error) *failure {
+	return &failure{unavailable(b.cfg.Explain(err)), true, true}
+}
+
+// unavailable is a refusal whose hint depends on what became of the call; see giveUp.
+func unavailable(message string) *handoff.Error {
+	return handoff.Refuse(handoff.CodeUnavailable, message, "")
+}
+
+// rpc is the part of a JSON-RPC answer that matters on the way.
+type rpc struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Result  json.RawMessage `json:"result"`
+	Error   json.RawMessage `json:"error"`
+}
+
+// answer passes a JSON answer on, or says why it is none.
+func (b *bridge) answer(m *message, status int, body []byte) *failure {
+	var got rpc
+	if json.Unmarshal(body, &got) != nil || got.JSONRPC == "" {
+		return b.noAnswer(status, body)
+	}
+	if m.id == nil {
+		b.cfg.Log.Warn("the hub refused a notification", "method", m.method, "answer", string(body))
+		return nil
+	}
+	if reason := notJustNow(&got); reason != "" {
+		// It may come back: the answer to the same key is then the answer to this call.
+		return &failure{unavailable(reason), true, true}
+	}
+	if m.method == "initialize" {
+		b.agree(got.Result)
+	}
+	return b.pass(body)
+}
+
+// pass writes an answer as one line.
+func (b *bridge) pass(body []byte) *failure {
+	var line bytes.Buffer
+	if err := json.Compact(&line, body); err != nil {
+		return b.unreachable(err)
+	}
+	b.write(line.Bytes())
+	return nil
+}
+
+func (b *bridge) agree(result json.RawMessage) {
+	var r struct {
+		Version string `json:"protocolVersion"`
+	}
+	if json.Unmarshal(result, &r) == nil {
+		b.mu.Lock()
+		b.version = r.Version
+		b.mu.Unlock()
+	}
+}
+
+// notJustNow is what the hub says when it cannot just now, and empty otherwise.
+func notJustNow(got *rpc) string {
+	if !bytes.Contains(got.Result, []byte(`"unavailable"`)) {
+		return ""
+	}
+	var r struct {
+		IsError    bool `json:"isError"`
+		Structured struct {
+			Error struct {
+				Code    handoff.Code `json:"code"`
+				Message string       `json:"message"`
+			} `json:"error"`
+		} `json:"structuredContent"`
+	}
+	if json.Unmarshal(got.Result, &r) != nil || !r.IsError || r.Structured.Error.Code != handoff.CodeUnavailable {
+		return ""
+	}
+	return r.Structured.Error.Message
+}
+
+// noAnswer is a refusal before MCP, or something that is no hub.
+func (b *bridge) noAnswer(status int, body []byte) *failure {
+	var p struct {
+		Code    handoff.Code `json:"code"`
+		Message string       `json:"message"`
+	}
+	if json.Unmarshal(body, &p) != nil || p.Code == "" {
+		switch {
+		case status >= http.StatusInternalServerError:
+			return b.unreachable(fmt.Errorf("status %d came", status))
+		default:
+			return &failure{handoff.Refuse(handoff.CodeInvalidRequest, b.cfg.Explain(fmt.Errorf("no hub answers there (status %d, %s)", status, shape(body))), ""), false, false}
+		}
+	}
+	if p.Code == handoff.CodeUnavailable || status >= http.StatusInternalServerError {
+		return &failure{unavailable(p.Message), true, true}
+	}
+	return &failure{handoff.Refuse(p.Code, p.Message, ""), false, false}
+}
+
+// shape says what a body looks like, without repeating it.
+func shape(body []byte) string {
+	switch body = bytes.TrimSpace(body); {
+	case len(body) == 0:
+		return "an empty body"
+	case body[0] == '<':
+		return "a page of HTML"
+	case json.Valid(body):
+		return "another JSON document"
+	}
+	return "text that is no JSON"
+}
+
+// stream passes on the events of an answer that comes in parts. It is complete once the answer
+// with the message's own id has come.
+func (b *bridge) stream(m *message, body io.Reader) *failure {
+	events := bufio.NewReader(body)
+	var data []byte
+	for {
+		line, err := events.ReadBytes('\n')
+		if err != nil {
+			if m.id == nil && errors.Is(err, io.EOF) {
+				return nil
+			}
+			return b.unreachable(fmt.Errorf("the answer broke off: %w", err))
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if text, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			data = append(append(data, bytes.TrimPrefix(text, []byte(" "))...), '\n')
+			continue
+		}
+		if len(line) > 0 || len(data) == 0 {
+			continue
+		}
+		event := bytes.TrimSpace(data)
+		data = nil
+		var got rpc
+		if json.Unmarshal(event, &got) != nil {
+			continue
+		}
+		if bytes.Equal(got.ID, m.id) && (got.Result != nil || got.Error != nil) {
+			return b.answer(m, http.StatusOK, event)
+		}
+		if f := b.pass(event); f != nil {
+			return f
+		}
+	}
+}
+
+// answerError answers a request in place of the hub: as a tool's error where a model will read
+// it, else as the protocol's.
+func (b *bridge) answerError(m *message, err *handoff.Error) {
+	if m.method != "tools/call" {
+		b.writeError(m.id, err)
+		return
+	}
+	result := map[string]any{
+		"content": []any{map[string]string{"type": "text", "text": err.ToolText()}}, "structuredContent": err.ToolValue(), "isError": true,
+	}
+	if m.version != "" { // the revisions without a handshake name the kind of every result
+		result["resultType"] = "complete"
+	}
+	b.writeJSON(map[string]any{"jsonrpc": "2.0", "id": m.id, "result": result})
+}
+
+func (b *bridge) writeError(id json.RawMessage, err *handoff.Error) {
+	code := handoff.Lookup(err.Code).Relay
+	if code == 0 || err.Code == handoff.CodeContentTooLarge {
+		code = handoff.Lookup(handoff.CodeInvalidRequest).Relay
+	}
+	message := err.Message
+	if err.Hint != "" {
+		message += ". " + err.Hint
+	}
+	b.writeJSON(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{
+		"code": code, "message": message, "data": map[string]any{"code": err.Code},
+	}})
+}
+
+func (b *bridge) writeJSON(v any) {
+	line, err := json.Marshal(v)
+	if err != nil {
+		b.cfg.Log.Error("an answer could not be written as JSON", "error", err)
+		return
+	}
+	b.write(line)
+}
