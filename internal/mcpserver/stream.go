@@ -94,9 +94,9 @@ func (s *Server) beat(ctx context.Context, req *mcp.CallToolRequest) (stop func(
 		timer.Reset(s.opts.ProgressEvery)
 	})
 	return func() {
-		timer.Stop()
 		mu.Lock()
 		defer mu.Unlock()
 		stopped = true
+		timer.Stop()
 	}
 }
