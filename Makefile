@@ -45,6 +45,10 @@ soak: ## the long counts: kills, restarts, many writers (up to an hour)
 soak-kill: ## kill the hub under load and count what it had acknowledged
 	scripts/soak-kill
 
+.PHONY: soak-owner
+soak-owner: ## kill the owner of a shared folder under load and count; time parked readers
+	scripts/soak-owner
+
 .PHONY: interop
 interop: ## a round trip by clients that others wrote (needs node)
 	scripts/interop

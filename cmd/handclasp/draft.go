@@ -9,7 +9,12 @@ import (
 )
 
 type handoffCmd struct {
-	Draft draftCmd `cmd:"" help:"Drafts that wait for a person's word."`
+	List     handoffListCmd     `cmd:"" help:"List handoffs, newest first; find what is stuck."`
+	Show     handoffShowCmd     `cmd:"" help:"Show a handoff with its thread and its events."`
+	Cancel   handoffCancelCmd   `cmd:"" help:"End a handoff that has not ended, with a reason."`
+	Reassign handoffReassignCmd `cmd:"" help:"Give a handoff to another agent, with a reason."`
+	Erase    handoffEraseCmd    `cmd:"" help:"Remove the texts of a handoff that has ended, for good."`
+	Draft    draftCmd           `cmd:"" help:"Drafts that wait for a person's word."`
 }
 
 type draftCmd struct {

@@ -81,10 +81,10 @@ func (c *inboxCmd) list(e *env, in *inboxView) error {
 	if len(in.Items) == 0 {
 		return e.say("nothing waits\n")
 	}
-	err := table(e, "THREAD\tSTATUS\tUNREAD\tFROM\tTO\tINTENT\tSENT\tSUMMARY", len(in.Items), func(i int) string {
+	err := table(e, "THREAD\tSTATUS\tUNREAD\tFROM\tTO\tINTENT\tAGE\tSUMMARY", len(in.Items), func(i int) string {
 		it := in.Items[i]
 		return strings.Join([]string{
-			it.ThreadID, it.Status, fmt.Sprint(it.Unread), it.Sender.Handle, it.To.Handle, it.Intent, ago(it.Created), oneLine(it.Preview, 48),
+			it.ThreadID, it.Status, fmt.Sprint(it.Unread), it.Sender.Handle, it.To.Handle, it.Intent, ageOf(it.Created, time.Now()), oneLine(it.Preview, 48),
 		}, "\t")
 	})
 	if err != nil {
@@ -185,7 +185,7 @@ func (c *inboxCmd) open(e *env) error {
 func (t *threadView) print(e *env, first bool) error {
 	var b strings.Builder
 	if first {
-		fmt.Fprintf(&b, "%s  %s  %s\nfrom %s to %s, %s\n", t.ThreadID, t.Status, t.Intent, t.Sender.Handle, t.To.Handle, ago(t.Created))
+		fmt.Fprintf(&b, "%s  %s  %s\nfrom %s to %s, %s\n", t.ThreadID, t.Status, t.Intent, t.Sender.Handle, t.To.Handle, ageOf(t.Created, time.Now())+" ago")
 		part(&b, "question", t.Question)
 		if t.Action != nil {
 			part(&b, "proposed action", t.Action.Description)
@@ -202,7 +202,7 @@ func (t *threadView) print(e *env, first bool) error {
 	}
 	for i := range t.Messages {
 		m := &t.Messages[i]
-		part(&b, fmt.Sprintf("#%d %s, %s", m.Seq, m.From, ago(m.Created)), m.Body)
+		part(&b, fmt.Sprintf("#%d %s, %s", m.Seq, m.From, ageOf(m.Created, time.Now())+" ago"), m.Body)
 		if m.Seq > 1 { // those of the first are the handoff's own
 			for _, a := range m.Artifacts {
 				fmt.Fprintf(&b, "attached: %s\n", a.line())
@@ -223,22 +223,4 @@ func part(b *strings.Builder, title, text string) {
 	if text != "" {
 		fmt.Fprintf(b, "\n%s:\n%s\n", title, indented(text))
 	}
-}
-
-// ago is a time as people say it, once it is not of today.
-func ago(stamp string) string {
-	at, err := time.Parse(time.RFC3339, stamp)
-	if err != nil {
-		return plain(stamp)
-	}
-	at = at.Local()
-	switch d := time.Since(at); {
-	case d < time.Minute:
-		return "just now"
-	case d < time.Hour:
-		return fmt.Sprintf("%d min ago", int(d.Minutes()))
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%d h ago", int(d.Hours()))
-	}
-	return at.Format("2006-01-02 15:04")
 }

@@ -14,14 +14,25 @@ import (
 	"handclasp/internal/hubtest"
 )
 
-// asProgram makes this test binary the program itself, for tests that need processes.
-const asProgram = "RUN_AS_HANDCLASP"
+// asProgram in the environment makes this test binary the program itself, for tests that need
+// processes; with the value tied, one that ends with its stdin, that is, with the tests.
+const (
+	asProgram = "RUN_AS_HANDCLASP"
+	tied      = "tied"
+)
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
-		main()
+	as := os.Getenv(asProgram)
+	if as == "" {
+		os.Exit(hubtest.Main(m))
 	}
-	os.Exit(hubtest.Main(m))
+	if as == tied && os.Args[1] == "serve" { // stdio processes end with their stdin anyway
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(1)
+		}()
+	}
+	main()
 }
 
 // program is one run of the command line.

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"handclasp/internal/config"
+	"handclasp/internal/handoff"
 	"handclasp/internal/telemetry"
 )
 
@@ -82,13 +83,13 @@ func indented(s string) string {
 	return "    " + strings.ReplaceAll(unfenced(s), "\n", "\n    ")
 }
 
-// oneLine is the beginning of a text, for a table.
+// oneLine cuts a text of others to one line of at most so many characters.
 func oneLine(s string, width int) string {
-	words := []rune(strings.Join(strings.Fields(unfenced(s)), " "))
-	if len(words) > width {
-		return string(words[:width-1]) + "…"
+	s = strings.Join(strings.Fields(unfenced(s)), " ")
+	if cut := handoff.CutGraphemes(s, width); len(cut) < len(s) {
+		return cut + "…"
 	}
-	return string(words)
+	return s
 }
 
 func (e *env) say(format string, args ...any) error {

@@ -137,7 +137,7 @@ func (b *bridge) headers(h http.Header, m *message) {
 		h.Set("Mcp-Name", headerValue(m.name))
 	}
 	if m.key != "" {
-		h.Set("Idempotency-Key", m.key)
+		h.Set("Idempotency-Key", keyOfTry(m.key))
 	}
 }
 

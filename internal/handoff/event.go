@@ -21,6 +21,7 @@ const (
 	EventCancelled             EventType = "handoff.cancelled"
 	EventExpired               EventType = "handoff.expired"
 	EventReassigned            EventType = "handoff.reassigned"
+	EventErased                EventType = "handoff.erased"
 	EventUnblocked             EventType = "handoff.unblocked"
 	EventDependencyFailed      EventType = "handoff.dependency_failed"
 	EventMessageCreated        EventType = "message.created"

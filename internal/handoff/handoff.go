@@ -156,6 +156,8 @@ type Handoff struct {
 	EndedReason         string
 	ResultSummary       string
 	CompletionArtifacts []Artifact
+	// ErasedAt is when the operator removed the texts; see [Handoff.Erase].
+	ErasedAt time.Time
 }
 
 // At returns h as it is at now: a lapsed lease reads as OPEN and an OPEN handoff past its
@@ -238,10 +240,15 @@ func (h *Handoff) Participant(actor Actor, a *Agent) bool {
 	return (h.State == Verifying || h.State == Completed) && h.mayVerify(actor, a)
 }
 
-// VisibleTo reports whether the actor may know that h exists. a is the actor's agent, nil
-// for the operator.
+// VisibleTo reports whether the actor may know that h exists: whoever may read it, and whoever
+// held it once, because it is told lease_lost. a is the actor's agent, nil for the operator.
 func (h *Handoff) VisibleTo(actor Actor, a *Agent, now time.Time) bool {
-	if h.Participant(actor, a) || h.HeldBefore(actor.ID) || h.mayVerifyAlways(actor) {
+	return h.HeldBefore(actor.ID) || h.ReadableBy(actor, a, now)
+}
+
+// ReadableBy reports whether the actor may read h with its thread. Having held it is not enough.
+func (h *Handoff) ReadableBy(actor Actor, a *Agent, now time.Time) bool {
+	if h.Participant(actor, a) || h.mayVerifyAlways(actor) {
 		return true
 	}
 	if a == nil || a.Disabled || h.Door != DoorPool {
@@ -255,6 +262,16 @@ func (h *Handoff) VisibleTo(actor Actor, a *Agent, now time.Time) bool {
 		return true
 	case Eligible:
 		return h.Target != nil && h.Target.Matches(a, true)
+	}
+	return false
+}
+
+// PayloadFor reports whether the actor is shown the payload: the current or the completing
+// claimant is, and nobody else (domain: "Who sees what").
+func (h *Handoff) PayloadFor(actorID string) bool {
+	switch h.State {
+	case Claimed, Verifying, Completed:
+		return h.Holder == actorID
 	}
 	return false
 }

@@ -22,7 +22,7 @@ func TestNoSequenceOfCallsReachesWhatTheDomainForbids(t *testing.T) {
 func (m *machine) run(t *rapid.T) {
 	t.Repeat(map[string]func(*rapid.T){
 		"claim": m.claim, "claim ": m.claim, "complete": m.complete, "complete ": m.complete, "verify": m.verify, "verify ": m.verify,
-		"reject": m.reject, "cancel": m.cancel, "extend": m.extend, "release": m.release, "reassign": m.reassign, "append": m.append,
+		"reject": m.reject, "cancel": m.cancel, "extend": m.extend, "release": m.release, "reassign": m.reassign, "append": m.append, "erase": m.erase,
 		"draft": m.draft, "a dependency ends": m.dependency, "disable": m.disable, "time": m.time,
 	})
 }
@@ -251,18 +251,46 @@ func (m *machine) cancel(t *rapid.T) {
 
 func (m *machine) reassign(t *rapid.T) {
 	who := rapid.SampledFrom([]string{operator, operator, creator, coder}).Draw(t, "actor")
-	to := rapid.SampledFrom([]string{coder, both, recipient, stranger}).Draw(t, "to")
+	to := rapid.SampledFrom([]string{coder, both, recipient, stranger, creator, verifier}).Draw(t, "to")
 	m.play(t, "reassign", who, func(h *Handoff) Code {
+		nobodyLeft := h.VerifyBy != nil && (h.VerifyBy.Kind == VerifyByCreator && to == creator ||
+			h.VerifyBy.Kind == VerifyByAgent && to == h.VerifyBy.AgentID ||
+			h.VerifyBy.Kind == VerifyByCapability && m.othersWhoReview(to) == 0)
 		switch {
 		case who != operator:
 			return CodePermissionDenied
 		case h.State.Terminal():
 			return CodeThreadTerminal
-		case m.agents[to].Disabled:
+		case m.agents[to].Disabled, to == creator && !m.named(creator, h):
 			return CodeInvalidParams
+		case nobodyLeft:
+			return CodeNotEligibleToClaim
 		}
 		return ""
-	}, func() (EventType, error) { return m.h.Reassign(actorOf(who), m.agent(to), "stuck", m.now) })
+	}, func() (EventType, error) {
+		in := ReassignInput{To: m.agent(to), Reason: "stuck", OtherVerifiers: m.othersWhoReview(to)}
+		return m.h.Reassign(actorOf(who), in, m.now)
+	})
+}
+
+// named reports whether the target names the agent, whoever else it lets.
+func (m *machine) named(id string, h *Handoff) bool {
+	return h.Target != nil && h.Target.NamesDirectly(m.agent(id))
+}
+
+// erase never works on what has not ended; what it does to what has, has a test of its own.
+func (m *machine) erase(t *rapid.T) {
+	who := rapid.SampledFrom([]string{operator, creator}).Draw(t, "actor")
+	m.settle(t)
+	if m.h.State.Terminal() {
+		return
+	}
+	m.play(t, "erase", who, func(*Handoff) Code {
+		if who != operator {
+			return CodePermissionDenied
+		}
+		return CodeInvalidTransition
+	}, func() (EventType, error) { return m.h.Erase(actorOf(who), m.now) })
 }
 
 func (m *machine) append(t *rapid.T) {

@@ -52,7 +52,7 @@ func (h *Handoff) Claim(actor Actor, in ClaimInput, now time.Time, lim Limits) (
 	if !may {
 		return "", Refuse(CodeNotEligibleToClaim, "this handoff is not addressed to you", "Only its named recipient, or an agent that its target matches, can take it.")
 	}
-	if h.VerifyBy != nil && h.nobodyElseVerifies(actor, in.OtherVerifiers) {
+	if h.VerifyBy != nil && h.nobodyElseVerifies(actor.ID, in.OtherVerifiers) {
 		return "", Refuse(CodeNotEligibleToClaim, "if you took this handoff, nobody would be left who may verify it", "Leave it to another agent.")
 	}
 	if h.Blocked() {
@@ -70,12 +70,12 @@ func (h *Handoff) Claim(actor Actor, in ClaimInput, now time.Time, lim Limits) (
 	return EventClaimed, nil
 }
 
-func (h *Handoff) nobodyElseVerifies(actor Actor, others int) bool {
+func (h *Handoff) nobodyElseVerifies(claimant string, others int) bool {
 	switch h.VerifyBy.Kind {
 	case VerifyByCreator:
-		return actor.ID == h.Creator
+		return claimant == h.Creator
 	case VerifyByAgent:
-		return actor.ID == h.VerifyBy.AgentID
+		return claimant == h.VerifyBy.AgentID
 	}
 	return others == 0
 }
@@ -294,19 +294,37 @@ func (h *Handoff) Expire(now time.Time) (EventType, bool) {
 	return EventExpired, true
 }
 
-// Reassign gives h to another agent by the operator's hand, with a reason and without a lease.
-func (h *Handoff) Reassign(actor Actor, to *Agent, reason string, now time.Time) (EventType, error) {
+// ReassignInput is what the operator says when giving a handoff to another agent.
+type ReassignInput struct {
+	To     *Agent
+	Reason string
+	// OtherVerifiers is as in [ClaimInput].
+	OtherVerifiers int
+}
+
+// Reassign gives h to another agent by the operator's hand, without a lease. The reason becomes
+// the next message of the thread, even of a full one. Giving it to who holds it changes nothing,
+// unless the work was delivered: then its holder gets it back.
+func (h *Handoff) Reassign(actor Actor, in ReassignInput, now time.Time) (EventType, error) {
+	to := in.To
 	switch {
 	case !actor.IsOperator():
 		return "", Refuse(CodePermissionDenied, "only the operator reassigns a handoff", "")
 	case h.State.Terminal():
 		return "", h.terminal()
-	case reason == "":
+	case in.Reason == "":
 		return "", Invalid("reason", "nothing came; the operator gives a reason when reassigning")
 	case to == nil || to.Disabled:
 		return "", Invalid("to", "the agent is disabled; name an active one")
+	case to.ID == h.Creator && to.ID != h.Recipient && (h.Target == nil || !h.Target.NamesDirectly(to)):
+		return "", Invalid("to", "this agent sent the handoff; name another one, or cancel the handoff instead")
+	case h.VerifyBy != nil && h.nobodyElseVerifies(to.ID, in.OtherVerifiers):
+		return "", Refuse(CodeNotEligibleToClaim, "to: if this agent held the handoff, nobody would be left who may verify it", "Name another agent.")
+	case h.State == Claimed && h.Holder == to.ID:
+		return Repeated, nil
 	}
 	h.leave()
+	h.Messages++
 	h.State = Claimed
 	h.Holder = to.ID
 	h.Epoch++

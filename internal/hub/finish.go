@@ -130,7 +130,7 @@ func (h *Hub) end(ctx context.Context, call Call, verb, id string, key *string, 
 		if err != nil {
 			return err
 		}
-		if found || e.stands(&row) {
+		if found || row.ErasedAt.IsZero() && e.stands(&row) {
 			out = ended(&row)
 			out.Replay = true
 			if found {

@@ -210,11 +210,24 @@ func (c *change) lapse(was, h *handoff.Handoff) error {
 		if err := c.record(h, event, handoff.System(), "", 0, h.Creator, was.Holder); err != nil {
 			return err
 		}
+		if err := c.parted(h, was.Holder); err != nil {
+			return err
+		}
 	}
 	if event, ok := h.Expire(c.Now()); ok {
 		return c.record(h, event, handoff.System(), "", 0, h.Creator, h.Recipient)
 	}
 	return nil
+}
+
+// parted takes the thread from the inbox of a holder that lost it and has no other part in it. A
+// pool handoff stays: its past holder may claim it again.
+func (c *change) parted(h *handoff.Handoff, holder string) error {
+	if holder == "" || h.Door == handoff.DoorPool || slices.Contains(others(h), holder) {
+		return nil
+	}
+	c.wake[holder] = true
+	return c.ClearNotices(holder, h)
 }
 
 func (c *change) visible(h *handoff.Handoff) error {

@@ -48,7 +48,7 @@ type Inbox struct {
 }
 
 // Inbox lists handoffs by creation time, newest first. By default: the pending and accepted
-// ones to the caller, and anything that the caller sent or received with unseen news. What is
+// ones to the caller, what it holds though it was sent to another, and anything that the caller sent or received with unseen news. What is
 // handed to its recipient for the first time counts as fetched from then on; nothing is marked
 // read.
 func (h *Hub) Inbox(ctx context.Context, call Call, in InboxInput) (Inbox, error) {
@@ -94,12 +94,8 @@ func (h *Hub) inboxQuery(call Call, in InboxInput) (store.InboxQuery, error) {
 		return store.InboxQuery{}, handoff.Invalid("role", handoff.Quote(in.Role)+" came; recipient and sender are accepted")
 	}
 	q := store.InboxQuery{AgentID: call.Actor.ID, Role: in.Role, Since: in.Since, Limit: limit + 1}
-	for _, s := range in.Statuses {
-		states := handoff.StatesOf(s)
-		if states == nil {
-			return q, handoff.Invalid("status", handoff.Quote(s)+" came; "+joinOr(handoff.TeamStatuses())+" are accepted")
-		}
-		q.States = append(q.States, states...)
+	if q.States, err = statesOf(in.Statuses); err != nil {
+		return q, err
 	}
 	if in.Cursor != "" {
 		q.BeforeTime, q.BeforeID, err = parseInboxCursor(in.Cursor)
@@ -116,8 +112,10 @@ func (h *Hub) inboxPage(ctx context.Context, call Call, q store.InboxQuery, fit 
 		}
 		ids := map[string]bool{}
 		for i := range p.Items {
-			p.Items[i].Handoff = p.Items[i].Handoff.At(tx.Now())
-			ids[p.Items[i].Handoff.Creator], ids[p.Items[i].Handoff.Recipient] = true, true
+			row := p.Items[i].Handoff.At(tx.Now())
+			row.Payload = nil // its claimant reads it in the thread
+			ids[row.Creator], ids[row.Recipient], ids[row.Holder] = true, true, true
+			p.Items[i].Handoff = row
 		}
 		delete(ids, "")
 		if p.Parties, err = names(tx, sortedKeys(ids)); err != nil {

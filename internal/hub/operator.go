@@ -20,7 +20,7 @@ func operatorOnly(call Call) error {
 	if call.Actor.IsOperator() {
 		return nil
 	}
-	return handoff.Refuse(handoff.CodePermissionDenied, "only the operator administers agents and keys", "")
+	return handoff.Refuse(handoff.CodePermissionDenied, "only the operator may do that", "")
 }
 
 // AgentInput registers an agent.

@@ -101,7 +101,7 @@ func (h *Hub) View(ctx context.Context, call Call, in ViewInput) (Thread, error)
 		if err != nil {
 			return err
 		}
-		if !row.VisibleTo(call.Actor, a, tx.Now()) {
+		if !row.ReadableBy(call.Actor, a, tx.Now()) {
 			return handoff.NotFound("handoff", in.ThreadID)
 		}
 		t, err = readThread(tx, call.Actor, row, in.After, limit, in.Size)
@@ -162,6 +162,9 @@ func seenBy(tx *store.Tx, t *Thread) ([]store.Notice, error) {
 // readThread reads one page. It holds at least one message where there is one, and ends before
 // the budget of size does.
 func readThread(tx *store.Tx, viewer handoff.Actor, row handoff.Handoff, after, limit int, size Sizer) (Thread, error) {
+	if !row.PayloadFor(viewer.ID) {
+		row.Payload = nil
+	}
 	t := Thread{Handoff: row, Viewer: viewer, FirstPage: after == 0}
 	list, err := tx.Messages(row.ID, after, limit+1)
 	if err != nil {

@@ -164,7 +164,10 @@ func inboxItem(r *result, p *hub.Inbox, item *hub.InboxItem) {
 	r.token("door", string(h.Door))
 	party(r, "sender", p.Parties[h.Creator], own)
 	party(r, "recipient", p.Parties[h.Recipient], h.Recipient == p.Viewer.ID)
-	r.prose("summary_preview", h.Preview, own)
+	if heldByAnother(h) {
+		party(r, "holder", p.Parties[h.Holder], h.Holder == p.Viewer.ID)
+	}
+	r.prose("summary_preview", h.Preview, own || erased(h))
 	r.token("intent", string(h.Intent))
 	r.token("status", h.State.TeamStatus())
 	r.num("unread_messages", int64(item.Unread))
@@ -178,7 +181,22 @@ func inboxItem(r *result, p *hub.Inbox, item *hub.InboxItem) {
 	if own {
 		r.time("recipient_fetched_at", h.FetchedAt)
 	}
-	r.from(provenance{Origin: origin(h), Sender: p.Parties[h.Creator].Handle, SenderVerified: true}, own)
+	r.time("erased_at", h.ErasedAt)
+	author(r, h, origin(h), p.Parties[h.Creator].Handle, own)
+}
+
+// heldByAnother: the operator gave it to another agent than the one it was sent to.
+func heldByAnother(h *handoff.Handoff) bool { return h.Holder != "" && h.Holder != h.Recipient }
+
+// erased: what stands in place of the texts is the hub's own word.
+func erased(h *handoff.Handoff) bool { return !h.ErasedAt.IsZero() }
+
+// author says who wrote the object at hand, a part of h: the hub, once it was erased.
+func author(r *result, h *handoff.Handoff, origin, sender string, own bool) {
+	if erased(h) {
+		origin, sender, own = "system", handoff.System().Handle, false
+	}
+	r.from(provenance{Origin: origin, Sender: sender, SenderVerified: true}, own)
 }
 
 // origin is where the text of a handoff comes from.
@@ -242,8 +260,7 @@ func threadResult(t *hub.Thread) *result {
 	}
 	r.flag("has_more", t.HasMore)
 	replay(r, t.Replay)
-	own := h.Creator == t.Viewer.ID
-	r.from(provenance{Origin: origin(h), Sender: t.Party(h.Creator).Handle, SenderVerified: true}, own)
+	author(r, h, origin(h), t.Party(h.Creator).Handle, h.Creator == t.Viewer.ID)
 	return r
 }
 
@@ -256,6 +273,9 @@ func threadHead(r *result, t *hub.Thread) {
 	r.token("intent", string(h.Intent))
 	party(r, "sender", t.Party(h.Creator), h.Creator == t.Viewer.ID)
 	party(r, "recipient", t.Party(h.Recipient), h.Recipient == t.Viewer.ID)
+	if heldByAnother(h) {
+		party(r, "holder", t.Party(h.Holder), h.Holder == t.Viewer.ID)
+	}
 	r.time("created_at", h.CreatedAt)
 	r.time("updated_at", h.UpdatedAt)
 	r.time("recipient_fetched_at", h.FetchedAt)
@@ -263,12 +283,13 @@ func threadHead(r *result, t *hub.Thread) {
 	r.time("completed_at", h.CompletedAt)
 	r.num("claim_epoch", int64(h.Epoch))
 	r.time("lease_expires_at", h.LeaseExpiresAt)
+	r.time("erased_at", h.ErasedAt)
 }
 
 // threadBody is what stands on the first page only.
 func threadBody(r *result, t *hub.Thread) {
 	h := &t.Handoff
-	own := h.Creator == t.Viewer.ID
+	own := h.Creator == t.Viewer.ID || erased(h)
 	r.prose("summary", t.Summary.Body, own)
 	if h.Question != "" {
 		r.prose("question", h.Question, own)
@@ -291,29 +312,29 @@ func threadBody(r *result, t *hub.Thread) {
 	}
 	r.data("metadata", metadata, own || len(h.Metadata) == 0)
 	if h.ResultSummary != "" {
-		byMe := h.Holder == t.Viewer.ID
+		byMe := h.Holder == t.Viewer.ID || erased(h)
 		r.prose("result_summary", h.ResultSummary, byMe)
 		r.records("completion_artifacts", raws(h.CompletionArtifacts), byMe, "title")
 	} else {
 		r.list("completion_artifacts", 0, 0, nil)
 	}
 	if h.EndedReason != "" {
-		r.prose("ended_reason", h.EndedReason, h.EndedBy == t.Viewer.ID || h.EndedBy == handoff.System().ID)
+		r.prose("ended_reason", h.EndedReason, h.EndedBy == t.Viewer.ID || h.EndedBy == handoff.System().ID || erased(h))
 	}
 }
 
 func draft(r *result, t *hub.Thread, d *handoff.Draft) {
-	own := d.Author == t.Viewer.ID
+	own := d.Author == t.Viewer.ID || erased(&t.Handoff)
 	r.token("draft_id", d.ID)
 	r.token("status", string(d.Status))
 	r.token("from", t.Party(d.Author).Handle)
 	if d.Status == handoff.DraftSuperseded { // its text is of no use any more
 		r.time("created_at", d.CreatedAt)
-		r.from(provenance{Origin: "teammate", Sender: t.Party(d.Author).Handle, SenderVerified: true}, own)
+		author(r, &t.Handoff, "teammate", t.Party(d.Author).Handle, own)
 		return
 	}
 	// What the author left out was filled in from the action, which its sender wrote.
-	mixed := own && t.Handoff.Creator == t.Viewer.ID
+	mixed := own && t.Handoff.Creator == t.Viewer.ID || erased(&t.Handoff)
 	r.prose("description", d.Description, mixed)
 	r.data("target_files", d.TargetFiles, mixed)
 	r.prose("rationale", d.Rationale, mixed)
@@ -322,15 +343,15 @@ func draft(r *result, t *hub.Thread, d *handoff.Draft) {
 		r.token("decided_by", t.Party(d.DecidedBy).Handle)
 	}
 	if d.Reason != "" {
-		r.prose("reason", d.Reason, d.DecidedBy == t.Viewer.ID)
+		r.prose("reason", d.Reason, d.DecidedBy == t.Viewer.ID || erased(&t.Handoff))
 	}
 	r.time("created_at", d.CreatedAt)
 	r.time("decided_at", d.DecidedAt)
-	r.from(provenance{Origin: "teammate", Sender: t.Party(d.Author).Handle, SenderVerified: true}, own)
+	author(r, &t.Handoff, "teammate", t.Party(d.Author).Handle, own)
 }
 
 func message(r *result, t *hub.Thread, m *handoff.Message) {
-	own := m.Author == t.Viewer.ID
+	own := m.Author == t.Viewer.ID || erased(&t.Handoff)
 	r.token("message_id", m.ID)
 	r.num("sequence_no", int64(m.SequenceNo))
 	r.token("from", t.Party(m.Author).Handle)
@@ -343,7 +364,7 @@ func message(r *result, t *hub.Thread, m *handoff.Message) {
 		r.flag("expects_reply", true)
 	}
 	r.time("created_at", m.CreatedAt)
-	r.from(provenance{Origin: origin(&t.Handoff), Sender: t.Party(m.Author).Handle, SenderVerified: true}, own)
+	author(r, &t.Handoff, origin(&t.Handoff), t.Party(m.Author).Handle, own)
 }
 
 func raws(list []handoff.Artifact) []json.RawMessage {

@@ -48,20 +48,15 @@ func Keep(ctx context.Context, data string, run func(context.Context, *Owner) er
 // an operator's command that owns the folder for the moment is waited for, and another hub is
 // not.
 func WaitFor(ctx context.Context, data string) (*Owner, error) {
-	asked := false
 	for give := time.Now().Add(giveUp); ; {
 		own, err := Take(data)
 		var owned OwnedError
 		if err == nil || !errors.As(err, &owned) || time.Now().After(give) {
 			return own, err
 		}
-		if !asked {
-			if _, gone := Ask(ctx, data); gone == nil {
-				if yes, gone := AskForFolder(ctx, data); gone == nil && !yes {
-					return nil, err
-				}
-				asked = true
-			}
+		// Whoever owns it now is asked: one that was asked may have died, and another taken over.
+		if yes, gone := AskForFolder(ctx, data); gone == nil && !yes {
+			return nil, err
 		}
 		select {
 		case <-ctx.Done():

@@ -81,7 +81,7 @@ func lock(data string, f *os.File) (*Owner, error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
-	if pid := reservation(f); pid != 0 && pid != os.Getpid() {
+	if pid := reservation(f); pid != 0 && pid != os.Getpid() && !ignoreReservation {
 		return nil, OwnedError{data, strconv.Itoa(pid)}
 	}
 	// Who holds it, for the one who is refused. The lock itself is the kernel's and ends with

@@ -42,6 +42,7 @@ func Operator(h *hub.Hub, log *slog.Logger) http.Handler {
 	mux.HandleFunc("GET /operator/drafts/{id}", o.showDraft)
 	mux.HandleFunc("POST /operator/drafts/{id}/decision", o.decideDraft)
 	mux.HandleFunc("GET /operator/events", o.listEvents)
+	o.handoffRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		o.fail(w, nil, handoff.Refuse(handoff.CodeMethodNotFound, "the hub that owns this folder does not know the operation", "It runs another version: restart it with this one."))
 	})
@@ -220,9 +221,13 @@ func (o *operator) listEvents(w http.ResponseWriter, r *http.Request) {
 	list, next, err := o.hub.Events(r.Context(), asOperator, in)
 	out := make([]Event, len(list))
 	for i, e := range list {
-		out[i] = Event{e.Cursor, string(e.Type), e.HandoffID, e.Seq, e.ActorID, e.SubjectID, string(e.State), e.Epoch, e.TraceID, stamp(e.At)}
+		out[i] = eventRow(&e)
 	}
 	o.answer(w, r, err, map[string]any{"events": out, "next_cursor": next})
+}
+
+func eventRow(e *handoff.Event) Event {
+	return Event{e.Cursor, string(e.Type), e.HandoffID, e.Seq, e.ActorID, e.SubjectID, string(e.State), e.Epoch, e.TraceID, stamp(e.At)}
 }
 
 // decode reads a small JSON body strictly; an empty one is an empty object.

@@ -26,6 +26,9 @@ func newClient(hub string) *client {
 	}}
 }
 
+// dial is a connection to a hub for a writer.
+func (p *process) dial(int) caller { return newClient(p.url) }
+
 func (c *client) close() { c.http.CloseIdleConnections() }
 
 // refusal is an answer of the hub that says no.
@@ -46,8 +49,7 @@ func surelyNothing(err error) bool {
 	return errors.As(err, &r) && !strings.Contains(r.text, "not known")
 }
 
-// call calls a tool and decodes its structured content into out. An error is a *refusal where
-// the hub answered, and the transport's where it did not.
+// call implements caller; where no answer came its error is the transport's.
 func (c *client) call(as agent, tool string, args map[string]any, out any) error {
 	body, err := json.Marshal(map[string]any{
 		"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": args},

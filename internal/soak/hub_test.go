@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -18,9 +19,12 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"handclasp/internal/hubtest"
 )
 
 // program builds the hub as people run it, without the race detector, once for this test binary.
@@ -64,10 +68,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// process is a hub that runs `handclasp serve`.
+// process is the program while it runs: a hub (`handclasp serve`) or a stdio process.
 type process struct {
-	url    string
+	url    string         // of a hub
+	mcp    *hubtest.Stdio // of a stdio process
 	cmd    *exec.Cmd
+	killed atomic.Bool // by kill
 	exited chan struct{}
 	state  error // of the exit, once exited is closed
 	log    *tail
@@ -76,11 +82,30 @@ type process struct {
 // serve starts a hub on the database that the flags name, and waits until it listens.
 func serve(t *testing.T, where ...string) *process {
 	t.Helper()
+	listening := make(chan string, 1)
+	p := launch(t, func(line string) {
+		if url, ok := strings.CutPrefix(line, "listening on "); ok {
+			listening <- url
+		}
+	}, append([]string{"serve", "--listen", "127.0.0.1:0", "--limit-calls-per-minute", "0", "--log-level", "warn"}, where...)...)
+	select {
+	case p.url = <-listening:
+	case <-p.exited:
+		t.Fatalf("the hub ended at its start: %v\n%s", p.state, p.log)
+	case <-time.After(30 * time.Second):
+		t.Fatalf("the hub did not listen within 30 s\n%s", p.log)
+	}
+	return p
+}
+
+// launch starts the program, speaks MCP to what is a stdio process, and passes on what it says
+// on stderr.
+func launch(t *testing.T, said func(line string), args ...string) *process {
+	t.Helper()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--limit-calls-per-minute", "0", "--log-level", "warn"}, where...)
 	p := &process{cmd: exec.Command(bin, args...), exited: make(chan struct{}), log: &tail{}}
 	// A signal to the tests is not for the hub; if the tests die without ending it, it dies too.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -88,7 +113,15 @@ func serve(t *testing.T, where ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	started, listening := make(chan error, 1), make(chan string, 1)
+	if args[0] == "mcp" {
+		stdin, inErr := p.cmd.StdinPipe()
+		stdout, outErr := p.cmd.StdoutPipe()
+		if err := errors.Join(inErr, outErr); err != nil {
+			t.Fatal(err)
+		}
+		p.mcp = hubtest.NewStdio(stdin, stdout)
+	}
+	started := make(chan error, 1)
 	go func() {
 		// Pdeathsig follows the thread that started the process, so keep that thread.
 		runtime.LockOSThread()
@@ -100,9 +133,10 @@ func serve(t *testing.T, where ...string) *process {
 		lines := bufio.NewScanner(stderr)
 		for lines.Scan() {
 			p.log.add(lines.Text())
-			if url, ok := strings.CutPrefix(lines.Text(), "listening on "); ok {
-				listening <- url
-			}
+			said(lines.Text())
+		}
+		if p.mcp != nil {
+			<-p.mcp.Ended() // Wait closes what is not read yet
 		}
 		p.state = p.cmd.Wait()
 		close(p.exited)
@@ -111,33 +145,31 @@ func serve(t *testing.T, where ...string) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.kill)
-	select {
-	case p.url = <-listening:
-	case <-p.exited:
-		t.Fatalf("the hub ended at its start: %v\n%s", p.state, p.log)
-	case <-time.After(30 * time.Second):
-		t.Fatalf("the hub did not listen within 30 s\n%s", p.log)
-	}
 	return p
 }
 
 // kill is kill -9. It returns once the process is gone.
 func (p *process) kill() {
+	p.killed.Store(true)
 	_ = p.cmd.Process.Kill()
 	<-p.exited
 }
 
-// stop asks the hub to end, as a service manager does.
+// stop asks the program to end: a hub as a service manager does, a stdio process as a client.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	if p.mcp != nil {
+		_ = p.mcp.Close()
+	} else {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	}
 	select {
 	case <-p.exited:
 		if p.state != nil {
-			t.Errorf("the hub ended with %v after SIGTERM, want exit 0\n%s", p.state, p.log)
+			t.Errorf("%s ended with %v when it was asked to, want exit 0\n%s", p.cmd.Args[1], p.state, p.log)
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatalf("the hub did not end within 10 s of SIGTERM\n%s", p.log)
+		t.Fatalf("%s did not end within 10 s of being asked to\n%s", p.cmd.Args[1], p.log)
 	}
 }
 

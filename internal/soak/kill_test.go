@@ -52,11 +52,12 @@ type moment struct {
 	delay time.Duration // after leastAcked
 }
 
-func pick(random *rand.Rand, round int) moment {
+// pick chooses a moment within so many acknowledgements, or milliseconds, after leastAcked.
+func pick(random *rand.Rand, round int, within int64) moment {
 	if round%2 == 1 {
-		return moment{onAck: leastAcked + random.Int64N(1500)}
+		return moment{onAck: leastAcked + random.Int64N(within)}
 	}
-	return moment{delay: time.Duration(random.Int64N(int64(1500 * time.Millisecond)))}
+	return moment{delay: time.Duration(random.Int64N(within * int64(time.Millisecond)))}
 }
 
 func (m moment) String() string {
@@ -137,14 +138,17 @@ func (r *row) recount(f *findings, ops []*op) {
 	r.gaps = append(r.gaps, f.gaps...)
 }
 
-// finish repeats every call of the round that was not acknowledged, with its key: it must
-// succeed, once. Then it repeats some that were: each must be answered as the first time.
+// finish repeats every call of the round that has a key and was not acknowledged: it must succeed,
+// once. Then it repeats some that were: each must be answered as the first time.
 func (r *row) finish(t *testing.T, hub string, ops []*op) {
 	t.Helper()
 	c := newClient(hub)
 	defer c.close()
 	repeated := 0
 	for _, o := range ops {
+		if !o.keyed() {
+			continue
+		}
 		if !o.acked {
 			if err := o.try(c); err != nil {
 				t.Errorf("round %d: %s %s was in flight (%v); repeated with its key it is refused: %v", r.round, o.tool, o.id, o.failed, err)
@@ -203,11 +207,11 @@ func TestSoakKillSQLite(t *testing.T) {
 	fmt.Printf("SQLite, kill -9 of the hub under %d writers\n%s\n", writers, header)
 	for round := 1; round <= rounds; round++ {
 		p := serve(t, where...)
-		tm, err := newTeam(p.url, round, seed, members(t, round, where...))
+		tm, err := newTeam(round, seed, members(t, round, where...), writers, p.dial)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &row{round: round, when: pick(random, round)}
+		r := &row{round: round, when: pick(random, round, 1500)}
 		var killed atomic.Pointer[time.Time]
 		broken := tm.arm(r.when, func() {
 			now := time.Now()
@@ -216,12 +220,12 @@ func TestSoakKillSQLite(t *testing.T) {
 			p.kill()
 			tm.ended.Store(true)
 		})
-		wait := tm.run(func(o *op, err error) bool {
+		wait := tm.run(func(o *op, err error) after {
 			if killed.Load() == nil {
 				t.Errorf("round %d: %s %s: %v\n%s", round, o.tool, o.id, err, p.log)
 				tm.ended.Store(true)
 			}
-			return false
+			return stop
 		})
 		wait()
 		tm.close()
@@ -356,11 +360,11 @@ func TestSoakKillPostgres(t *testing.T) {
 
 	fmt.Printf("PostgreSQL, immediate stop of the server under %d writers; the hub is process %d\n%s\n", writers, p.cmd.Process.Pid, header)
 	for round := 1; round <= rounds; round++ {
-		tm, err := newTeam(p.url, round, seed, members(t, round, where...))
+		tm, err := newTeam(round, seed, members(t, round, where...), writers, p.dial)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &row{round: round, when: pick(random, round)}
+		r := &row{round: round, when: pick(random, round, 1500)}
 		var stopped atomic.Pointer[time.Time]
 		broken := tm.arm(r.when, func() {
 			now := time.Now()
@@ -370,19 +374,19 @@ func TestSoakKillPostgres(t *testing.T) {
 				t.Errorf("stop PostgreSQL: %v", err)
 			}
 		})
-		wait := tm.run(func(o *op, err error) bool {
+		wait := tm.run(func(o *op, err error) after {
 			at := stopped.Load()
 			switch {
 			case at != nil && unavailable(err) && time.Since(*at) < time.Minute:
 				time.Sleep(50 * time.Millisecond)
-				return true
+				return repeat
 			case at == nil:
 				t.Errorf("round %d: %s %s, before anything broke: %v\n%s", round, o.tool, o.id, err, p.log)
 			default:
 				t.Errorf("round %d: %s %s, %s after the stop: %v\n%s", round, o.tool, o.id, time.Since(*at), err, p.log)
 			}
 			tm.ended.Store(true)
-			return false
+			return stop
 		})
 		select {
 		case <-broken:

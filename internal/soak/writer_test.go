@@ -5,6 +5,7 @@ package soak
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,7 +13,7 @@ import (
 )
 
 const (
-	writers = 64
+	writers = 64 // of a round that says nothing else
 	// groupSize writers share one thread, so that its numbers are fought for.
 	groupSize = 8
 	agents    = 4 // of a round
@@ -28,6 +29,8 @@ type op struct {
 	thread *thread // nil when it makes one
 
 	began    time.Time // the first attempt
+	ended    time.Time // when it was acknowledged
+	over     caller    // the way that it went
 	attempts int
 	failed   error // of the last attempt that failed
 	// wroteNothing: every attempt that failed was told that it had no effect.
@@ -53,25 +56,39 @@ type thread struct {
 	accepted, ended   bool
 }
 
+// caller is a way to the hub.
+type caller interface {
+	// call calls a tool and decodes its structured content into out. An error is a *refusal
+	// where the hub answered.
+	call(as agent, tool string, args map[string]any, out any) error
+	close()
+}
+
+// keyed reports whether the writer gave the call a key; else it is the bridge's to do so, and the
+// writer cannot repeat it.
+func (o *op) keyed() bool { return o.args["idempotency_key"] != nil }
+
 // try makes one attempt.
-func (o *op) try(c *client) error {
+func (o *op) try(c caller) error {
 	if o.attempts == 0 {
 		o.began, o.wroteNothing = time.Now(), true
 	}
 	o.attempts++
+	o.over = c
 	var a answer
 	if err := c.call(o.as, o.tool, o.args, &a); err != nil {
 		o.failed, o.wroteNothing = err, o.wroteNothing && surelyNothing(err)
 		return err
 	}
-	o.acked, o.answer = true, a
+	o.acked, o.ended, o.answer = true, time.Now(), a
 	return nil
 }
 
 // writer is one connection that works through threads of its own and of its group.
 type writer struct {
 	name    string
-	c       *client
+	c       caller
+	keyless bool // it leaves keys to the bridge
 	random  *rand.Rand
 	from    agent
 	to      agent
@@ -84,7 +101,9 @@ var filler = strings.Repeat("The migration is half done; the open part is descri
 
 func (w *writer) newOp(tool string, as agent, on *thread, args map[string]any) *op {
 	o := &op{id: fmt.Sprintf("%s-%d", w.name, len(w.ops)), tool: tool, as: as, thread: on, args: args}
-	o.args["idempotency_key"] = o.id
+	if !w.keyless {
+		o.args["idempotency_key"] = o.id
+	}
 	if on != nil {
 		o.args["thread_id"] = on.id
 	}
@@ -138,13 +157,19 @@ func (w *writer) took(o *op) {
 		o.thread.accepted = true
 	case "complete_handoff":
 		o.thread.ended = true
-		for i, t := range w.threads {
-			if t == o.thread {
-				w.threads = append(w.threads[:i], w.threads[i+1:]...)
-				break
-			}
-		}
+		w.leave(o.thread)
 	}
+}
+
+// gaveUp goes on after a call whose outcome is not known.
+func (w *writer) gaveUp(o *op) {
+	if o.tool == "accept_handoff" || o.tool == "complete_handoff" {
+		w.leave(o.thread)
+	}
+}
+
+func (w *writer) leave(t *thread) {
+	w.threads = slices.DeleteFunc(w.threads, func(other *thread) bool { return other == t })
 }
 
 // team is the writers of one round.
@@ -156,16 +181,16 @@ type team struct {
 	ended   atomic.Bool
 	// onAck is told of every acknowledgement, by the writer that received it.
 	onAck func(n int64)
-	wrong chan error
 }
 
 // newTeam opens the shared threads of a round; they are acknowledged handoffs like any other.
-func newTeam(hub string, round int, seed uint64, members []agent) (*team, error) {
-	tm := &team{agents: members, wrong: make(chan error, writers), onAck: func(int64) {}}
-	tm.setup = &writer{name: fmt.Sprintf("soak-%d-setup", round), c: newClient(hub), from: members[0], to: members[1]}
-	for i := range writers {
+// dial gives each of the writers its way to the hub.
+func newTeam(round int, seed uint64, members []agent, size int, dial func(i int) caller) (*team, error) {
+	tm := &team{agents: members, onAck: func(int64) {}}
+	tm.setup = &writer{name: fmt.Sprintf("soak-%d-setup", round), c: dial(0), from: members[0], to: members[1]}
+	for i := range size {
 		w := &writer{
-			name: fmt.Sprintf("soak-%d-%d", round, i), c: newClient(hub), from: members[i%agents], to: members[(i+1)%agents],
+			name: fmt.Sprintf("soak-%d-%d", round, i), c: dial(i), from: members[i%agents], to: members[(i+1)%agents],
 			random: rand.New(rand.NewPCG(seed, uint64(round)<<32|uint64(i))),
 		}
 		if i%groupSize == 0 {
@@ -182,25 +207,37 @@ func newTeam(hub string, round int, seed uint64, members []agent) (*team, error)
 	return tm, nil
 }
 
-// run lets all write until the team is told to end. failed decides about a call that failed:
-// whether to repeat it.
-func (tm *team) run(failed func(*op, error) (again bool)) (wait func()) {
+// after is what a writer does after a call that failed.
+type after int
+
+const (
+	stop   after = iota
+	repeat       // the same call
+	giveUp       // the call, and go on with another
+)
+
+// run lets all write until the team is told to end. failed decides about a call that failed.
+func (tm *team) run(failed func(*op, error) after) (wait func()) {
 	var wg sync.WaitGroup
 	for _, w := range tm.writers {
 		wg.Go(func() {
 			for !tm.ended.Load() {
 				o := w.next()
-				for {
-					err := o.try(w.c)
-					if err == nil {
-						break
-					}
-					if !failed(o, err) {
-						return
+				then := repeat
+				for then == repeat && !o.acked {
+					if err := o.try(w.c); err != nil {
+						then = failed(o, err)
 					}
 				}
-				w.took(o)
-				tm.onAck(tm.acked.Add(1))
+				switch {
+				case o.acked:
+					w.took(o)
+					tm.onAck(tm.acked.Add(1))
+				case then == giveUp:
+					w.gaveUp(o)
+				default:
+					return
+				}
 			}
 		})
 	}

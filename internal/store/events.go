@@ -48,18 +48,12 @@ func (tx *Tx) Events(cursor string, limit int) ([]handoff.Event, string, error) 
 		return nil, "", err
 	}
 	var list []handoff.Event
-	err = tx.each(`SELECT xact, id, type, handoff_id, seq, actor_id, subject_id, state, epoch, trace_id, at FROM events WHERE `+tx.d.eventsAfter()+" LIMIT $3",
+	err = tx.each("SELECT "+eventColumns+" FROM events WHERE "+tx.d.eventsAfter()+" LIMIT $3",
 		[]any{xact, id, limit}, func(r rows) error {
-			var e handoff.Event
-			var at int64
-			if err := r.Scan(&xact, &id, &e.Type, &e.HandoffID, &e.Seq, &e.ActorID, &e.SubjectID, &e.State, &e.Epoch, &e.TraceID, &at); err != nil {
-				return err
-			}
-			e.Cursor = tx.cursorAt(xact, id)
-			e.At = timeOf(at)
+			e, err := tx.scanEvent(r)
 			cursor = e.Cursor
 			list = append(list, e)
-			return nil
+			return err
 		})
 	return list, cursor, err
 }
@@ -72,3 +66,27 @@ func (tx *Tx) CursorNow() (string, error) {
 }
 
 func (tx *Tx) cursorAt(xact, id int64) string { return fmt.Sprintf("%s.%d.%d", tx.s.epoch, xact, id) }
+
+// eventColumns is the one column list of the log, in the order of scanEvent.
+const eventColumns = `xact, id, type, handoff_id, seq, actor_id, subject_id, state, epoch, trace_id, at`
+
+func (tx *Tx) scanEvent(r rows) (handoff.Event, error) {
+	var e handoff.Event
+	var xact, id, at int64
+	err := r.Scan(&xact, &id, &e.Type, &e.HandoffID, &e.Seq, &e.ActorID, &e.SubjectID, &e.State, &e.Epoch, &e.TraceID, &at)
+	e.Cursor, e.At = tx.cursorAt(xact, id), timeOf(at)
+	return e, err
+}
+
+// HandoffEvents reads the events of one handoff in their order, after the given number, at most
+// limit.
+func (tx *Tx) HandoffEvents(handoffID string, after, limit int) ([]handoff.Event, error) {
+	var list []handoff.Event
+	err := tx.each("SELECT "+eventColumns+" FROM events WHERE handoff_id = $1 AND handoff_id <> '' AND seq > $2 ORDER BY seq LIMIT $3",
+		[]any{handoffID, after, limit}, func(r rows) error {
+			e, err := tx.scanEvent(r)
+			list = append(list, e)
+			return err
+		})
+	return list, err
+}

@@ -35,3 +35,25 @@ func (tx *Tx) Texts(query string) (list []string, err error) {
 	})
 	return list, err
 }
+
+// Exec runs writes without parameters.
+func (tx *Tx) Exec(queries ...string) error {
+	for _, query := range queries {
+		if err := tx.exec(query); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Plan is how SQLite would run a query.
+func (tx *Tx) Plan(query string) (list []string, err error) {
+	err = tx.each("EXPLAIN QUERY PLAN "+query, nil, func(r rows) error {
+		var id, parent, unused int64
+		var detail string
+		err := r.Scan(&id, &parent, &unused, &detail)
+		list = append(list, detail)
+		return err
+	})
+	return list, err
+}

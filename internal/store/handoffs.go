@@ -16,7 +16,7 @@ const handoffColumns = `id, door, state, creator_id, recipient_id, holder_id, pa
 	intent, preview, question, proposed_action, metadata, workspace_id, target, visibility, priority, payload,
 	result, criteria, verify_by, verdict, deps_pending, deps_failed, fallback_at, recipient_declined, waits_for_reply, message_count,
 	event_seq, trace_id, traceparent, created_at, updated_at, expires_at, fetched_at, accepted_at, completed_at, ended_by,
-	ended_reason, result_summary, completion_artifacts`
+	ended_reason, result_summary, completion_artifacts, erased_at`
 
 // handoffScan collects one row; value turns it into a Handoff.
 type handoffScan struct {
@@ -25,6 +25,7 @@ type handoffScan struct {
 	criteria, verifyBy, verdict, artifacts                 string
 	lease, leaseEnds, fallback, declined, waits            int64
 	created, updated, expires, fetched, accepted, complete int64
+	erased                                                 int64
 }
 
 func (s *handoffScan) dest() []any {
@@ -34,7 +35,7 @@ func (s *handoffScan) dest() []any {
 		&h.Intent, &h.Preview, &h.Question, &s.action, &s.metadata, &h.WorkspaceID, &s.target, &h.Visibility, &h.Priority, &s.payload,
 		&s.result, &s.criteria, &s.verifyBy, &s.verdict, &h.DepsPending, &h.DepsFailed, &s.fallback, &s.declined, &s.waits, &h.Messages,
 		&h.EventSeq, &h.TraceID, &h.TraceParent, &s.created, &s.updated, &s.expires, &s.fetched, &s.accepted, &s.complete, &h.EndedBy,
-		&h.EndedReason, &h.ResultSummary, &s.artifacts,
+		&h.EndedReason, &h.ResultSummary, &s.artifacts, &s.erased,
 	}
 }
 
@@ -45,6 +46,7 @@ func (s *handoffScan) value() (handoff.Handoff, error) {
 	h.RecipientDeclined, h.WaitsForReply = s.declined != 0, s.waits != 0
 	h.CreatedAt, h.UpdatedAt, h.ExpiresAt = timeOf(s.created), timeOf(s.updated), timeOf(s.expires)
 	h.FetchedAt, h.AcceptedAt, h.CompletedAt = timeOf(s.fetched), timeOf(s.accepted), timeOf(s.complete)
+	h.ErasedAt = timeOf(s.erased)
 	h.Metadata, h.Payload, h.Result = raw(s.metadata), raw(s.payload), raw(s.result)
 	err := errors.Join(
 		jsonValue("past_holders", s.pastHolders, &h.PastHolders),
@@ -70,7 +72,7 @@ func handoffValues(h *handoff.Handoff) []any {
 		string(h.Intent), h.Preview, h.Question, jsonText(h.ProposedAction), jsonText(h.Metadata), h.WorkspaceID, jsonText(h.Target), string(h.Visibility), h.Priority, jsonText(h.Payload),
 		jsonText(h.Result), jsonText(h.Criteria), jsonText(h.VerifyBy), jsonText(h.Verdict), h.DepsPending, h.DepsFailed, micros(h.FallbackAt), flag(h.RecipientDeclined), flag(h.WaitsForReply), h.Messages,
 		h.EventSeq, h.TraceID, h.TraceParent, micros(h.CreatedAt), micros(h.UpdatedAt), micros(h.ExpiresAt), micros(h.FetchedAt), micros(h.AcceptedAt), micros(h.CompletedAt), h.EndedBy,
-		h.EndedReason, h.ResultSummary, jsonText(h.CompletionArtifacts),
+		h.EndedReason, h.ResultSummary, jsonText(h.CompletionArtifacts), micros(h.ErasedAt),
 	}
 }
 

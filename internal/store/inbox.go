@@ -10,10 +10,11 @@ import (
 // InboxQuery selects a page of an agent's inbox, newest first.
 type InboxQuery struct {
 	AgentID string
-	// Role is "recipient", "sender" or "" for both.
+	// Role is "recipient", "sender" or "" for both. What the agent holds though it was sent to
+	// another counts as received.
 	Role string
 	// States are the states asked for; nil takes the default: open, claimed and verifying
-	// ones to the agent, and anything of either role with unseen notices.
+	// ones to the agent or held by it, and anything of either role with unseen notices.
 	States []handoff.State
 	// Since keeps only handoffs that changed after it.
 	Since time.Time
@@ -43,6 +44,11 @@ const changedSince = `(h.updated_at > $since
 	OR (h.state = 'claimed' AND h.lease_expires_at > $since AND h.lease_expires_at <= $now)
 	OR (h.expires_at > $since AND ` + effectiveState + ` = 'expired'))`
 
+// holdsAnothers is whether the holder of a handoff, at the time $now, is another than the one it
+// was sent to. It begins as the index that finds those.
+const holdsAnothers = ` AND h.holder_id <> '' AND h.holder_id <> h.recipient_id
+	AND (h.state <> 'claimed' OR h.lease_expires_at = 0 OR h.lease_expires_at > $now)`
+
 // Inbox reads one page. Every branch walks an index in the order of the page and stops at the
 // limit, so the cost of a page does not grow with the inbox.
 func (tx *Tx) Inbox(q InboxQuery) ([]InboxItem, error) {
@@ -71,22 +77,22 @@ func (tx *Tx) Inbox(q InboxQuery) ([]InboxItem, error) {
 	}
 	current := strings.ReplaceAll(effectiveState, "$now", "$2") + " IN (" + strings.Join(in, ", ") + ")"
 
-	branch := func(column string) string {
-		return "SELECT * FROM (SELECT h.id, h.created_at FROM handoffs h WHERE h." + column + " = $1 AND " + position + " AND " + current + also +
+	branch := func(column, where string) string {
+		return "SELECT * FROM (SELECT h.id, h.created_at FROM handoffs h WHERE h." + column + " = $1" + where + " AND " + position + " AND " + current + also +
 			" ORDER BY h.created_at DESC, h.id DESC LIMIT $3) AS " + column
 	}
 	var branches []string
 	if q.Role != "sender" {
-		branches = append(branches, branch("recipient_id"))
+		branches = append(branches, branch("recipient_id", ""), branch("holder_id", strings.ReplaceAll(holdsAnothers, "$now", "$2")))
 	}
 	if q.Role != "recipient" && (q.States != nil || q.Role == "sender") {
-		branches = append(branches, branch("creator_id"))
+		branches = append(branches, branch("creator_id", ""))
 	}
 	if q.States == nil {
 		role := ""
 		switch q.Role {
 		case "recipient":
-			role = " AND h.recipient_id = $1"
+			role = " AND (h.recipient_id = $1 OR h.holder_id = $1)"
 		case "sender":
 			role = " AND h.creator_id = $1"
 		}

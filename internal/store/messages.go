@@ -149,6 +149,20 @@ func (tx *Tx) Notices(actorID string, h *handoff.Handoff) ([]Notice, error) {
 	return list, err
 }
 
+// ClearNotices forgets all that the actor was told of one handoff.
+func (tx *Tx) ClearNotices(actorID string, h *handoff.Handoff) error {
+	return tx.exec(`DELETE FROM notices WHERE actor_id = $1 AND handoff_created_at = $2 AND handoff_id = $3`, actorID, micros(h.CreatedAt), h.ID)
+}
+
+// NoticeThread tells an actor that joins a thread of every message of others in it, as if it had
+// been there from the start.
+func (tx *Tx) NoticeThread(actorID string, h *handoff.Handoff, now time.Time) error {
+	return tx.exec(`INSERT INTO notices (actor_id, handoff_id, event_seq, sequence_no, type, handoff_created_at, created_at)
+		SELECT CAST($1 AS text), m.handoff_id, e.seq, m.sequence_no, e.type, CAST($2 AS bigint), CAST($3 AS bigint) FROM messages m
+		JOIN events e ON e.handoff_id = m.handoff_id AND e.handoff_id <> '' AND e.subject_id = m.id
+		WHERE m.handoff_id = $4 AND m.author_id <> $1 ON CONFLICT DO NOTHING`, actorID, micros(h.CreatedAt), micros(now), h.ID)
+}
+
 // ClearNotice forgets one notice.
 func (tx *Tx) ClearNotice(actorID string, h *handoff.Handoff, eventSeq int) error {
 	return tx.exec(`DELETE FROM notices WHERE actor_id = $1 AND handoff_created_at = $2 AND handoff_id = $3 AND event_seq = $4`,

@@ -168,6 +168,7 @@ var someHandoff = rapid.Custom(func(t *rapid.T) handoff.Handoff {
 		EndedReason:         someText.Draw(t, "reason"),
 		ResultSummary:       someText.Draw(t, "result summary"),
 		CompletionArtifacts: someArtifacts.Draw(t, "completion artifacts"),
+		ErasedAt:            someTime.Draw(t, "erased"),
 	}
 	if rapid.Bool().Draw(t, "proposes") {
 		h.ProposedAction = &handoff.ProposedAction{Description: someText.Draw(t, "description"), TargetFiles: someTexts.Draw(t, "files"), Rationale: someText.Draw(t, "rationale"), SuggestedDiff: someText.Draw(t, "diff")}

@@ -53,11 +53,13 @@ func (s *Store) openSQLite(ctx context.Context) error {
 // has to wait for, comes every 16 MiB of log instead of every four. Durability is untouched.
 const speed = "_pragma=temp_store(memory)&_pragma=cache_size(-8000)&_pragma=wal_autocheckpoint(4000)"
 
-// dsn puts busy_timeout first: switching to WAL may itself have to wait. modeof gives the WAL,
+// dsn puts busy_timeout first: switching to WAL may itself have to wait. secure_delete overwrites
+// what is removed, so that erased text does not linger in free pages; its cheaper setting "fast"
+// leaves those alone that long texts fill. modeof gives the WAL,
 // which holds the same as the database, its mode.
 func (s *Store) dsn(extra string) string {
 	escape := func(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") } // SQLite keeps a plus
-	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&" + speed + "&" + extra +
+	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&_pragma=secure_delete(on)&" + speed + "&" + extra +
 		"&vfs=" + escape(diskVFS(s.cfg.VFS)) + "&modeof=" + escape(s.cfg.Path)
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: s.cfg.Path, RawQuery: q}).String()
 }

@@ -44,44 +44,13 @@ func (s *site) thread(w http.ResponseWriter, r *http.Request) {
 		}
 		after = int(n)
 	}
-	t, err := s.hub.View(r.Context(), call, hub.ViewInput{ThreadID: id, After: after, Peek: true, Size: sizer{}})
+	t, err := s.hub.View(r.Context(), call, hub.ViewInput{ThreadID: id, After: after, Peek: true, Size: hub.TextSize{}})
 	if err != nil {
 		s.fail(w, r, viewer, err)
 		return
 	}
 	v := &threadView{Thread: &t}
 	s.show(w, r, http.StatusOK, threadPage, page{Title: v.Heading(), Viewer: viewer, Body: v})
-}
-
-// sizer bounds a page by the text on it, because a single message may hold 50 diffs.
-type sizer struct{}
-
-// Budget is how many bytes of text a page takes.
-func (sizer) Budget() int { return 1 << 20 }
-
-// Fixed is what the first page holds besides messages.
-func (sizer) Fixed(t *hub.Thread) int {
-	if !t.FirstPage {
-		return 0
-	}
-	n := weight(t.Handoff.CompletionArtifacts) + len(t.Handoff.ResultSummary)
-	for i := range t.Drafts {
-		n += len(t.Drafts[i].SuggestedDiff)
-	}
-	return n
-}
-
-// Message is one message.
-func (sizer) Message(_ *hub.Thread, m *handoff.Message) int {
-	return len(m.Body) + len(m.Payload) + weight(m.Artifacts)
-}
-
-func weight(artifacts []handoff.Artifact) int {
-	n := 0
-	for i := range artifacts {
-		n += len(artifacts[i].Raw)
-	}
-	return n
 }
 
 // threadView words a thread for the template. The payload of the handoff itself is not shown:
@@ -111,6 +80,9 @@ func (v *threadView) Notes() []string {
 	}
 	if h.State == handoff.Claimed && h.WaitsForReply {
 		notes = append(notes, "waiting for a reply")
+	}
+	if !h.ErasedAt.IsZero() {
+		notes = append(notes, "erased")
 	}
 	return notes
 }

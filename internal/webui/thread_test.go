@@ -209,7 +209,7 @@ func TestEveryAnswerCarriesTheSecurityHeaders(t *testing.T) {
 		w := b.do(r)
 		for name, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-			"X-Content-Type-Options":  "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer", "X-Robots-Tag": "noindex",
+			"X-Content-Type-Options":  "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "same-origin", "X-Robots-Tag": "noindex",
 		} {
 			if got := w.Header().Get(name); got != want {
 				t.Errorf("%s %s: %s is %q", r.Method, r.URL, name, got)

@@ -65,7 +65,8 @@ func guarded(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", contentPolicy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "no-referrer")
+		// Not no-referrer: a form would then post with the Origin null, which is refused.
+		h.Set("Referrer-Policy", "same-origin")
 		h.Set("X-Robots-Tag", "noindex")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
