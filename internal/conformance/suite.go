@@ -134,7 +134,7 @@ func (c *check) settle() {
 		return b
 	}
 	c.Description, c.Error = string(clean([]byte(c.Description))), string(clean([]byte(c.Error)))
-	if c.Details = clean(c.Details); c.Status == "SUCCESS" {
+	if c.Details = clean(c.Details); c.Status == "SUCCESS" || c.Status == "INFO" {
 		c.Details = nil // whole answers, and nobody asks about them
 	}
 }
