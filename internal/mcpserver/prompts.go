@@ -98,7 +98,7 @@ func knownPrompts(s *Server, served []string) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			p, ok := req.GetParams().(*mcp.GetPromptParams)
-			if !ok || p == nil || slices.Contains(served, p.Name) {
+			if !ok || p == nil || slices.Contains(served, p.Name) || s.opts.Extension.owns(p.Name) {
 				return next(ctx, method, req)
 			}
 			what := handoff.Quote(p.Name) + " is not a prompt here; accepted: " + strings.Join(served, ", ")

@@ -102,6 +102,7 @@ var teamTools = []tool{
 			"wait_seconds parks the call, instead of polling, until something is unread (with since: newer), " +
 			"then returns what there is. Too many parked calls: rate_limited.",
 		hints: hints{idempotent: true},
+		parks: true,
 		params: []param{
 			list("status", "Only these.", enum("", "", handoff.TeamStatuses()...)).items(1, 6),
 			str("since", "Only what changed after this RFC 3339 time.").eg(`"2026-11-30T12:00:00Z"`),
