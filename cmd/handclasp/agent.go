@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"handclasp/internal/config"
 	"handclasp/internal/hub"
@@ -41,6 +40,17 @@ type agentAddCmd struct {
 	Tag          []string `help:"key=value; may be repeated; added to the catalog." sep:"none" placeholder:"KEY=VALUE"`
 	Unlisted     bool     `help:"Keep it out of public listings."`
 	KeyLabel     string   `help:"What the key is for, such as the machine it is on."`
+}
+
+// Help is printed by --help.
+func (*agentAddCmd) Help() string {
+	return `The first agent makes the data folder. The key is shown this once and stored as a hash; agent key rotate makes another.
+
+Examples:
+
+  handclasp agent add frank@acme --client claude
+  handclasp agent add frank@acme --name "Frank's agent" --role backend --skill go --skill sql
+  handclasp agent add frank@acme --client codex --url https://hub.example.com`
 }
 
 func (c *agentAddCmd) Run(e *env) error {
@@ -91,6 +101,14 @@ type agentListCmd struct {
 	output       `embed:""`
 }
 
+// Help is printed by --help.
+func (*agentListCmd) Help() string {
+	return `Examples:
+
+  handclasp agent list
+  handclasp agent list --json | jq -r '.agents[].handle'`
+}
+
 func (c *agentListCmd) Run(e *env) error {
 	return operate(e, &c.Where, func(o *operatorClient) error {
 		var out struct {
@@ -104,7 +122,7 @@ func (c *agentListCmd) Run(e *env) error {
 		}
 		return table(e, "HANDLE\tNAME\tROLE\tSTATUS\tLAST SEEN", len(out.Agents), func(i int) string {
 			a := out.Agents[i]
-			return strings.Join([]string{a.Handle, plain(a.Name), plain(a.Role), a.Status, orDash(a.LastSeenAt)}, "\t")
+			return strings.Join([]string{a.Handle, lineOrDash(a.Name), lineOrDash(a.Role), a.Status, orDash(a.LastSeenAt)}, "\t")
 		})
 	})
 }
@@ -115,6 +133,15 @@ type agentDisableCmd struct {
 	Handle       string `arg:""`
 }
 
+// Help is printed by --help.
+func (*agentDisableCmd) Help() string {
+	return `Its parked calls end too. What it holds stays with it: handclasp handoff list --agent HANDLE finds that, and handoff reassign gives it to another.
+
+Example:
+
+  handclasp agent disable frank@acme`
+}
+
 func (c *agentDisableCmd) Run(e *env) error {
 	return setStatus(e, &c.Where, c.JSON, c.Handle, "disable", "disabled")
 }
@@ -123,6 +150,15 @@ type agentEnableCmd struct {
 	config.Where `embed:""`
 	output       `embed:""`
 	Handle       string `arg:""`
+}
+
+// Help is printed by --help.
+func (*agentEnableCmd) Help() string {
+	return `Its keys work again, but for those that were revoked.
+
+Example:
+
+  handclasp agent enable frank@acme`
 }
 
 func (c *agentEnableCmd) Run(e *env) error {
@@ -155,6 +191,13 @@ type keyListCmd struct {
 	Handle       string `arg:""`
 }
 
+// Help is printed by --help.
+func (*keyListCmd) Help() string {
+	return `Example:
+
+  handclasp agent key list frank@acme`
+}
+
 func (c *keyListCmd) Run(e *env) error {
 	return operate(e, &c.Where, func(o *operatorClient) error {
 		var out struct {
@@ -173,7 +216,7 @@ func (c *keyListCmd) Run(e *env) error {
 func keyTable(e *env, keys []restapi.Key) error {
 	return table(e, "KEY ID\tKEY\tLABEL\tCREATED\tLAST USED\tREVOKED", len(keys), func(i int) string {
 		k := keys[i]
-		return strings.Join([]string{k.KeyID, k.Hint, plain(k.Label), k.CreatedAt, orDash(k.LastUsedAt), orDash(k.RevokedAt)}, "\t")
+		return strings.Join([]string{k.KeyID, k.Hint, lineOrDash(k.Label), k.CreatedAt, orDash(k.LastUsedAt), orDash(k.RevokedAt)}, "\t")
 	})
 }
 
@@ -184,6 +227,16 @@ type keyRotateCmd struct {
 	Handle       string `arg:""`
 	Label        string `help:"What the key is for, such as the machine it is on."`
 	Keep         bool   `help:"Keep the other keys valid."`
+}
+
+// Help is printed by --help.
+func (*keyRotateCmd) Help() string {
+	return `The others end at once, and the calls that wait with them.
+
+Examples:
+
+  handclasp agent key rotate frank@acme
+  handclasp agent key rotate frank@acme --keep --label laptop --client vscode`
 }
 
 func (c *keyRotateCmd) Run(e *env) error {
@@ -211,6 +264,15 @@ type keyRevokeCmd struct {
 	KeyID        string `arg:"" name:"key-id" help:"As agent key list shows it."`
 }
 
+// Help is printed by --help.
+func (*keyRevokeCmd) Help() string {
+	return `Calls that wait with it end too; the agent's other keys stay.
+
+Example:
+
+  handclasp agent key revoke 019ad5a2-6c1e-7b7e-9a55-0c2f7d9be001`
+}
+
 func (c *keyRevokeCmd) Run(e *env) error {
 	return operate(e, &c.Where, func(o *operatorClient) error {
 		var out map[string]any
@@ -223,24 +285,4 @@ func (c *keyRevokeCmd) Run(e *env) error {
 		_, err := fmt.Fprintln(e.stdout, "revoked", c.KeyID)
 		return err
 	})
-}
-
-func table(e *env, header string, rows int, row func(i int) string) error {
-	w := tabwriter.NewWriter(e.stdout, 0, 4, 2, ' ', 0)
-	if _, err := fmt.Fprintln(w, header); err != nil {
-		return err
-	}
-	for i := range rows {
-		if _, err := fmt.Fprintln(w, row(i)); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
-}
-
-func orDash(s *string) string {
-	if s == nil {
-		return "–"
-	}
-	return *s
 }

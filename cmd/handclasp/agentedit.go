@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -79,14 +78,6 @@ func showAgent(e *env, a *restapi.AgentDetail) error {
 		return err
 	}
 	return keyTable(e, a.Keys)
-}
-
-// lineOrDash is text of others in a place that has one line; nothing is a dash.
-func lineOrDash(s string) string {
-	if s = oneLine(s, math.MaxInt); s == "" {
-		return "–"
-	}
-	return s
 }
 
 func tagList(tags map[string][]string) string {

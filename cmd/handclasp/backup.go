@@ -43,7 +43,7 @@ type backupCmd struct {
 	Force        bool   `help:"Replace FILE if it exists."`
 }
 
-// Help is the longer text of backup --help.
+// Help is printed by --help.
 func (c *backupCmd) Help() string {
 	return `The file holds everything that the hub held at one moment: agents, the hashes of their keys, threads, events, the secret that signs sessions. Keep it as safe as the hub. Calls are served meanwhile. FILE appears when it is whole.
 
@@ -65,25 +65,18 @@ func (c *backupCmd) Run(e *env) error {
 			_, err := o.backup(e, e.stdout, false)
 			return err
 		}
-		out, err := newOutFile(c.File, c.Force)
-		if err != nil {
+		var info store.BackupInfo
+		size, err := intoFile(c.File, c.Force, func(w io.Writer) (err error) {
+			info, err = o.backup(e, w, c.JSON)
 			return err
-		}
-		info, err := o.backup(e, out, c.JSON)
+		})
 		if err != nil {
-			out.discard()
-			if out.failed != nil {
-				return out.explain(out.failed)
-			}
-			return err
-		}
-		if err := out.finish(); err != nil {
 			return err
 		}
 		if c.JSON {
-			return printJSON(e, newSaved(c.File, out.size, &info))
+			return printJSON(e, newSaved(c.File, size, &info))
 		}
-		_, err = fmt.Fprintf(e.stdout, "%s holds %d rows of schema %d, %s. Read it back with: handclasp restore %s\n", c.File, info.Total(), info.Schema, sized(out.size), c.File)
+		_, err = fmt.Fprintf(e.stdout, "%s holds %d rows of schema %d, %s. Read it back with: handclasp restore %s\n", c.File, info.Total(), info.Schema, sized(size), shellWords(c.File))
 		return err
 	})
 }
@@ -132,7 +125,7 @@ type restoreCmd struct {
 	File         string `arg:"" help:"File that handclasp backup wrote."`
 }
 
-// Help is the longer text of restore --help.
+// Help is printed by --help.
 func (c *restoreCmd) Help() string {
 	return `The hub to fill must be new: a folder without a hub, or an empty PostgreSQL database. The whole file is checked before anything is written, and a restore that fails leaves nothing behind. Agents keep their keys and people their sessions. A reader that follows the log is told cursor_expired and begins anew.
 
@@ -194,7 +187,7 @@ func (c *restoreCmd) flag() string {
 	if c.DatabaseURL != "" {
 		return " --database-url …"
 	}
-	return " --data " + c.Data
+	return " --data " + shellWords(c.Data)
 }
 
 func (c *restoreCmd) explain(e *env, err error) error {
@@ -251,7 +244,7 @@ type exportCmd struct {
 	Force        bool   `help:"Replace FILE if it exists."`
 }
 
-// Help is the longer text of export --help.
+// Help is printed by --help.
 func (c *exportCmd) Help() string {
 	return `Each line is one event: what happened to which handoff, by whom, when. Events hold ids and states and never a text. It ends at the end of the log; go on later with --after and the cursor of the last line.
 
@@ -271,25 +264,19 @@ func (c *exportCmd) Run(e *env) error {
 			_, _, err := o.export(e, e.stdout, c.After, false)
 			return err
 		}
-		out, err := newOutFile(c.Output, c.Force)
-		if err != nil {
+		var n int
+		var next string
+		size, err := intoFile(c.Output, c.Force, func(w io.Writer) (err error) {
+			n, next, err = o.export(e, w, c.After, c.JSON)
 			return err
-		}
-		n, next, err := o.export(e, out, c.After, c.JSON)
+		})
 		if err != nil {
-			out.discard()
-			if out.failed != nil {
-				return out.explain(out.failed)
-			}
-			return err
-		}
-		if err := out.finish(); err != nil {
 			return err
 		}
 		if c.JSON {
-			return printJSON(e, map[string]any{"file": c.Output, "bytes": out.size, "events": n, "next_cursor": next})
+			return printJSON(e, map[string]any{"file": c.Output, "bytes": size, "events": n, "next_cursor": next})
 		}
-		_, err = fmt.Fprintf(e.stdout, "%s holds %d events, %s. Later ones: handclasp export --after %s\n", c.Output, n, sized(out.size), next)
+		_, err = fmt.Fprintf(e.stdout, "%s holds %d events, %s. Later ones: handclasp export --after %s\n", c.Output, n, sized(size), next)
 		return err
 	})
 }
@@ -301,10 +288,7 @@ func (o *operatorClient) export(e *env, w io.Writer, after string, quiet bool) (
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	for next = after; ; {
-		var page struct {
-			Events []restapi.Event `json:"events"`
-			Next   string          `json:"next_cursor"`
-		}
+		var page restapi.Events
 		if err := o.get("/operator/events?cursor="+url.QueryEscape(next), &page); err != nil {
 			return n, next, err
 		}
@@ -318,19 +302,6 @@ func (o *operatorClient) export(e *env, w io.Writer, after string, quiet bool) (
 		if len(page.Events) == 0 {
 			return n, next, nil
 		}
-		next = page.Next
+		next = page.NextCursor
 	}
-}
-
-// sized is a number of bytes as people read it.
-func sized(n int64) string {
-	for _, unit := range []struct {
-		name string
-		size int64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if n >= unit.size {
-			return fmt.Sprintf("%.1f %s", float64(n)/float64(unit.size), unit.name)
-		}
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

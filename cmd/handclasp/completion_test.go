@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,19 +26,10 @@ func TestCommandsFlagsAndValuesAreCompleted(t *testing.T) {
 	} {
 		args := append([]string{"complete", "--"}, strings.Split(words, " ")...)
 		p := runWithInput("", args...)
-		if lines := strings.Split(p.stdout.String(), "\n"); p.code != 0 || !contains(lines, want) || contains(lines, "complete") {
+		if lines := strings.Split(p.stdout.String(), "\n"); p.code != 0 || !slices.Contains(lines, want) || slices.Contains(lines, "complete") {
 			t.Errorf("%q: %q is missing in %q %s", words, want, lines, p.stderr.String())
 		}
 	}
-}
-
-func contains(lines []string, want string) bool {
-	for _, l := range lines {
-		if l == want {
-			return true
-		}
-	}
-	return false
 }
 
 func TestEachShellTakesItsScript(t *testing.T) {

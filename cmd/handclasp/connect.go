@@ -35,12 +35,10 @@ func connect(ctx context.Context, id *config.Identity, log *slog.Logger) (*conne
 	if err := id.Resolve(); err != nil {
 		return nil, usageError{err}
 	}
-	switch {
-	case id.URL != "":
+	if id.URL != "" {
 		return connectURL(id, log), nil
-	default:
-		return connectHere(ctx, &id.Where, id.As, log)
 	}
+	return connectHere(ctx, &id.Where, id.As, log)
 }
 
 // connectHere reaches the hub of the local data folder or of the database, as an agent or, with
@@ -135,6 +133,11 @@ func connectFolder(ctx context.Context, where *config.Where, as string, log *slo
 
 // longestPauseHere is short: the next owner of a folder is there within some 50 ms.
 const longestPauseHere = 100 * time.Millisecond
+
+// client calls the hub and follows no redirect: the key would go along, wherever that leads.
+func (c *connection) client() *http.Client {
+	return &http.Client{Transport: c, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
 
 // check asks whether the agent may be used.
 func (c *connection) check(ctx context.Context) error {

@@ -22,6 +22,16 @@ type demoCmd struct {
 	Exit bool `help:"End after the story instead of leaving the hub open."`
 }
 
+// Help is printed by --help.
+func (*demoCmd) Help() string {
+	return `Changes nothing of yours: the hub and its folder are gone when it ends.
+
+Examples:
+
+  handclasp demo
+  handclasp demo --exit`
+}
+
 // Run starts a real hub in a temporary folder and passes one handoff between two agents, each
 // a real MCP client over HTTP, before the eyes of a third.
 func (c *demoCmd) Run(e *env) error {

@@ -251,9 +251,7 @@ func (s *story) read() error {
 
 // log is what the hub wrote down of the thread, numbered.
 func (s *story) log() ([]string, error) {
-	var out struct {
-		Events []restapi.Event `json:"events"`
-	}
+	var out restapi.Events
 	if err := operate(s.env, &s.where, func(o *operatorClient) error { return o.get("/operator/events", &out) }); err != nil {
 		return nil, err
 	}

@@ -29,6 +29,13 @@ type draftListCmd struct {
 	output       `embed:""`
 }
 
+// Help is printed by --help.
+func (*draftListCmd) Help() string {
+	return `Example:
+
+  handclasp handoff draft list`
+}
+
 func (c *draftListCmd) Run(e *env) error {
 	return operate(e, &c.Where, func(o *operatorClient) error {
 		var out struct {
@@ -42,7 +49,7 @@ func (c *draftListCmd) Run(e *env) error {
 		}
 		return table(e, "DRAFT\tFROM\tFOR\tFILES\tCREATED", len(out.Drafts), func(i int) string {
 			d := out.Drafts[i]
-			return strings.Join([]string{d.DraftID, d.From, d.Sender, plain(strings.Join(d.TargetFiles, " ")), d.CreatedAt}, "\t")
+			return strings.Join([]string{d.DraftID, d.From, d.Sender, lineOrDash(strings.Join(d.TargetFiles, " ")), d.CreatedAt}, "\t")
 		})
 	})
 }
@@ -51,6 +58,13 @@ type draftShowCmd struct {
 	config.Where `embed:""`
 	output       `embed:""`
 	DraftID      string `arg:"" name:"draft-id" help:"As draft list shows it."`
+}
+
+// Help is printed by --help.
+func (*draftShowCmd) Help() string {
+	return `Example:
+
+  handclasp handoff draft show 019ad5c2-4f60-7a52-8c11-5d0e3b7f2a90`
 }
 
 func (c *draftShowCmd) Run(e *env) error {
@@ -76,6 +90,15 @@ type draftApproveCmd struct {
 	Reason       string `help:"A word to both sides."`
 }
 
+// Help is printed by --help.
+func (*draftApproveCmd) Help() string {
+	return `Both sides see it; applying the diff is left to them.
+
+Example:
+
+  handclasp handoff draft approve 019ad5c2-4f60-7a52-8c11-5d0e3b7f2a90 --reason "merge it today"`
+}
+
 func (c *draftApproveCmd) Run(e *env) error {
 	return decide(e, &c.Where, c.JSON, c.DraftID, true, c.Reason)
 }
@@ -85,6 +108,15 @@ type draftDeclineCmd struct {
 	output       `embed:""`
 	DraftID      string `arg:"" name:"draft-id" help:"As draft list shows it; draft show prints its diff."`
 	Reason       string `help:"Why; both sides are told." required:""`
+}
+
+// Help is printed by --help.
+func (*draftDeclineCmd) Help() string {
+	return `The handoff goes on; its holder may offer another draft.
+
+Example:
+
+  handclasp handoff draft decline 019ad5c2-4f60-7a52-8c11-5d0e3b7f2a90 --reason "it breaks the old clients"`
 }
 
 func (c *draftDeclineCmd) Run(e *env) error {
@@ -103,17 +135,4 @@ func decide(e *env, where *config.Where, asJSON bool, id string, approve bool, r
 		_, err := fmt.Fprintln(e.stdout, d.Status, d.DraftID)
 		return err
 	})
-}
-
-// plain makes text of others safe for a terminal: control characters could rewrite the screen.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' {
-			return r
-		}
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
-			return '\uFFFD'
-		}
-		return r
-	}, s)
 }

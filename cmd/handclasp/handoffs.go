@@ -30,7 +30,7 @@ type handoffListCmd struct {
 	All            bool     `help:"All pages."`
 }
 
-// Help shows examples.
+// Help is printed by --help.
 func (handoffListCmd) Help() string {
 	return `Examples:
 
@@ -140,24 +140,6 @@ func recipientOf(h *restapi.Handoff) string {
 	return h.To + " (held by " + *h.Holder + ")"
 }
 
-// ageOf says how long ago a time of the hub's was.
-func ageOf(stamp string, now time.Time) string {
-	at, err := time.Parse(time.RFC3339, stamp)
-	if err != nil {
-		return stamp
-	}
-	switch d := max(now.Sub(at), 0); {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours()/24))
-	}
-}
-
 // handoffID is how every command names a handoff.
 type handoffID struct {
 	ID string `arg:"" name:"id" help:"As handoff list shows it; its beginning is enough if that is unique, at least 8 characters."`
@@ -172,7 +154,7 @@ type handoffCancelCmd struct {
 	Reason       string `help:"Why; all who take part are told." required:""`
 }
 
-// Help shows examples.
+// Help is printed by --help.
 func (handoffCancelCmd) Help() string {
 	return `Ends a pending or accepted handoff. Its holder's next call is refused with thread_terminal.
 
@@ -211,7 +193,7 @@ type handoffReassignCmd struct {
 	Reason       string `help:"Why; goes into the thread as a message." required:""`
 }
 
-// Help shows examples.
+// Help is printed by --help.
 func (handoffReassignCmd) Help() string {
 	return `The new holder finds the handoff in its inbox, accepted and without a lease. Whoever held it before
 gets lease_lost at its next call.
@@ -243,7 +225,7 @@ type handoffEraseCmd struct {
 	Yes          bool `help:"Do not ask."`
 }
 
-// Help shows examples.
+// Help is printed by --help.
 func (handoffEraseCmd) Help() string {
 	return `Removes summary, question, messages, artifacts, drafts, metadata, payload, result, reasons and contact
 details of a handoff that is completed, declined, cancelled or expired. Ids, states, times and events

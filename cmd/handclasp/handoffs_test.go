@@ -284,13 +284,3 @@ func TestOnlyAYesErases(t *testing.T) {
 		t.Error("the null device is taken for a person")
 	}
 }
-
-func TestHandoffCommandsExplainThemselvesWithExamples(t *testing.T) {
-	t.Parallel()
-	for _, verb := range []string{"list", "show", "cancel", "reassign", "erase"} {
-		p := runProgram(context.Background(), "handoff", verb, "--help")
-		if p.code != 0 || !strings.Contains(p.stdout.String(), "handclasp handoff "+verb+" ") || !strings.Contains(p.stdout.String(), "Example") {
-			t.Errorf("%s: %d\n%s", verb, p.code, p.stdout.String())
-		}
-	}
-}

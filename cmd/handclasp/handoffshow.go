@@ -21,7 +21,7 @@ type handoffShowCmd struct {
 	Limit        int `help:"At most so many messages, 1 to 200 (default 50)."`
 }
 
-// Help shows examples.
+// Help is printed by --help.
 func (handoffShowCmd) Help() string {
 	return `Shows who takes part, state, times, texts, drafts, messages and events. Payload and result are for
 those who do the work and are not shown.
@@ -168,13 +168,6 @@ func partyOf(t *restapi.HandoffThread, handle string) string {
 		break
 	}
 	return handle
-}
-
-func orNothing(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // beginning is what stands on the first page only.

@@ -13,7 +13,7 @@ type inboxCmd struct {
 	config.Identity `embed:""`
 	output          `embed:""`
 	Thread          string   `arg:"" optional:"" name:"thread-id" help:"A handoff to open; its messages count as read then."`
-	Status          []string `help:"Only these: pending, accepted, completed, declined, cancelled, expired." placeholder:"STATUS,…"`
+	Status          []string `help:"Only pending, accepted, completed, declined, cancelled or expired ones; may be repeated." placeholder:"STATUS"`
 	Role            string   `help:"Sent to you (recipient) or by you (sender). Default: both." enum:",recipient,sender" default:"" placeholder:"ROLE"`
 	Limit           int      `help:"Handoffs a page (default ${default})." default:"50"`
 	Cursor          string   `help:"Where the last page ended." placeholder:"CURSOR"`
@@ -73,18 +73,18 @@ func (c *inboxCmd) Run(e *env) error {
 		if err := json.Unmarshal(raw, &in); err != nil {
 			return err
 		}
-		return c.list(e, &in)
+		return in.print(e)
 	})
 }
 
-func (c *inboxCmd) list(e *env, in *inboxView) error {
+func (in *inboxView) print(e *env) error {
 	if len(in.Items) == 0 {
 		return e.say("nothing waits\n")
 	}
 	err := table(e, "THREAD\tSTATUS\tUNREAD\tFROM\tTO\tINTENT\tAGE\tSUMMARY", len(in.Items), func(i int) string {
 		it := in.Items[i]
 		return strings.Join([]string{
-			it.ThreadID, it.Status, fmt.Sprint(it.Unread), it.Sender.Handle, it.To.Handle, it.Intent, ageOf(it.Created, time.Now()), oneLine(it.Preview, 48),
+			it.ThreadID, it.Status, fmt.Sprint(it.Unread), it.Sender.Handle, it.To.Handle, it.Intent, ageOf(it.Created, time.Now()), oneLine(it.Preview, previewWidth),
 		}, "\t")
 	})
 	if err != nil {
@@ -99,47 +99,47 @@ func (c *inboxCmd) list(e *env, in *inboxView) error {
 }
 
 type threadView struct {
-	ThreadID  string     `json:"thread_id"`
-	Status    string     `json:"status"`
-	Intent    string     `json:"intent"`
-	Sender    partyView  `json:"sender"`
-	To        partyView  `json:"recipient"`
-	Question  string     `json:"question"`
-	Action    *action    `json:"proposed_action"`
-	Drafts    []draft    `json:"drafts"`
-	Artifacts []artifact `json:"artifacts"`
+	ThreadID  string         `json:"thread_id"`
+	Status    string         `json:"status"`
+	Intent    string         `json:"intent"`
+	Sender    partyView      `json:"sender"`
+	To        partyView      `json:"recipient"`
+	Question  string         `json:"question"`
+	Action    *actionView    `json:"proposed_action"`
+	Drafts    []draftView    `json:"drafts"`
+	Artifacts []artifactView `json:"artifacts"`
 	Messages  []struct {
-		Seq       int        `json:"sequence_no"`
-		From      string     `json:"from"`
-		Body      string     `json:"body"`
-		Artifacts []artifact `json:"artifacts"`
-		Created   string     `json:"created_at"`
+		Seq       int            `json:"sequence_no"`
+		From      string         `json:"from"`
+		Body      string         `json:"body"`
+		Artifacts []artifactView `json:"artifacts"`
+		Created   string         `json:"created_at"`
 	} `json:"messages"`
-	Result     string     `json:"result_summary"`
-	Delivered  []artifact `json:"completion_artifacts"`
-	Reason     string     `json:"ended_reason"`
-	Created    string     `json:"created_at"`
-	HasMore    bool       `json:"has_more"`
-	NextNumber int        `json:"next_sequence_no"`
+	Result     string         `json:"result_summary"`
+	Delivered  []artifactView `json:"completion_artifacts"`
+	Reason     string         `json:"ended_reason"`
+	Created    string         `json:"created_at"`
+	HasMore    bool           `json:"has_more"`
+	NextNumber int            `json:"next_sequence_no"`
 }
 
-type action struct {
+type actionView struct {
 	Description, Rationale string
 	TargetFiles            []string `json:"target_files"`
 	Diff                   string   `json:"suggested_diff"`
 }
 
-type draft struct {
+type draftView struct {
 	DraftID string `json:"draft_id"`
 	Status  string `json:"status"`
 	Diff    string `json:"suggested_diff"`
 	Reason  string `json:"reason"`
 }
 
-type artifact map[string]any
+type artifactView map[string]any
 
 // line is an artifact in one line, with its diff below.
-func (a artifact) line() string {
+func (a artifactView) line() string {
 	text := func(name string) string {
 		s, _ := a[name].(string)
 		return oneLine(s, 200)

@@ -62,19 +62,7 @@ func main() {
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var c cli
 	exited := -1
-	dataDefault, err := config.DefaultData()
-	if err != nil {
-		dataDefault = "none is known"
-	}
-	parser, err := kong.New(&c,
-		kong.Name("handclasp"),
-		kong.Description("A durable handoff hub for AI agents and people."),
-		kong.DefaultEnvars("HANDCLASP"),
-		kong.Vars{"data_default": dataDefault, "config_default": config.DefaultConfig(), "toolsets": strings.Join(mcpserver.Toolsets(), ", ")},
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { exited = code }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-	)
+	parser, err := newParser(&c, stdout, stderr, func(code int) { exited = code })
 	if err != nil {
 		fmt.Fprintln(stderr, "handclasp:", err)
 		return 1
@@ -99,6 +87,23 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return 1
 	}
 	return 0
+}
+
+// newParser reads command lines into c.
+func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kong, error) {
+	dataDefault, err := config.DefaultData()
+	if err != nil {
+		dataDefault = "none is known"
+	}
+	return kong.New(c,
+		kong.Name("handclasp"),
+		kong.Description("A durable handoff hub for AI agents and people."),
+		kong.DefaultEnvars("HANDCLASP"),
+		kong.Vars{"data_default": dataDefault, "config_default": config.DefaultConfig(), "toolsets": strings.Join(mcpserver.Toolsets(), ", ")},
+		kong.Writers(stdout, stderr),
+		kong.Exit(exit),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)
 }
 
 // variables collects the twins of all flags in the environment.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -169,5 +170,21 @@ func TestImpossibleCommandLinesSayWhatToTypeInstead(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(folder, "typo")); !os.IsNotExist(err) {
 		t.Errorf("a mistyped folder was made: %v", err)
+	}
+}
+
+func TestEveryCommandExplainsItselfWithAnExampleThatIsOne(t *testing.T) {
+	t.Parallel()
+	parser, err := newParser(&cli{}, io.Discard, io.Discard, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, leaf := range parser.Model.Leaves(true) {
+		words := strings.Fields(leaf.FullPath())
+		p := runProgram(context.Background(), append(words[1:], "--help")...)
+		example := regexp.MustCompile(`Examples?:\n\n(?s:.*)\b` + strings.TrimSuffix(strings.Join(words, " "), " create") + `\b`)
+		if p.code != 0 || !example.MatchString(p.stdout.String()) {
+			t.Errorf("%v: %d\n%s", words, p.code, p.stdout.String())
+		}
 	}
 }

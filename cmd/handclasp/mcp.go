@@ -3,10 +3,8 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"os"
+	"slices"
 	"strings"
-
-	"golang.org/x/term"
 
 	"handclasp/internal/bridge"
 	"handclasp/internal/config"
@@ -16,7 +14,7 @@ import (
 
 type mcpCmd struct {
 	config.Identity `embed:""`
-	Toolset         []string `help:"Toolsets to serve: ${toolsets}. Default: all." placeholder:"SET,…"`
+	Toolset         []string `help:"Toolsets to serve: ${toolsets}. Default: all." placeholder:"SET"`
 	Transport       string   `help:"How to talk to the hub of --url (default ${default})." enum:"mcp" default:"mcp"`
 	LogLevel        string   `name:"log-level" help:"debug, info, warn or error, on stderr (default ${default})." enum:"debug,info,warn,error" default:"warn"`
 }
@@ -75,11 +73,7 @@ func endpoint(sets []string) (string, error) {
 	all := mcpserver.Toolsets()
 	chosen := map[string]bool{}
 	for _, s := range sets {
-		known := false
-		for _, a := range all {
-			known = known || a == s
-		}
-		if !known {
+		if !slices.Contains(all, s) {
 			return "", fmt.Errorf("--toolset: %q came; %s is accepted", s, strings.Join(all, ", "))
 		}
 		chosen[s] = true
@@ -91,10 +85,4 @@ func endpoint(sets []string) (string, error) {
 		return "/mcp/" + sets[0], nil
 	}
 	return "", fmt.Errorf("--toolset: one of %s is accepted, or none for all", strings.Join(all, ", "))
-}
-
-// isTerminal reports whether a person sits at the other end.
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -29,7 +29,7 @@ func operateOn(e *env, where *config.Where, founding bool, f func(*operatorClien
 	ctx, cancel := context.WithTimeout(e.ctx, 30*time.Second)
 	defer cancel()
 	if where.DatabaseURL != "" {
-		return operateHere(ctx, where, f)
+		return operateHere(ctx, e, where, f)
 	}
 	there := hubIn
 	if founding {
@@ -42,7 +42,7 @@ func operateOn(e *env, where *config.Where, founding bool, f func(*operatorClien
 		own, err := owner.Take(where.Data)
 		if err == nil {
 			defer own.Release()
-			return operateHere(ctx, where, f)
+			return operateHere(ctx, e, where, f)
 		}
 		var owned owner.OwnedError
 		if !errors.As(err, &owned) {
@@ -81,8 +81,8 @@ func hubIn(data string) error {
 	return nil
 }
 
-func operateHere(ctx context.Context, where *config.Where, f func(*operatorClient) error) error {
-	n, err := openNode(ctx, config.Embedded(*where), "", telemetry.NewLogger(os.Stderr, "text", slog.LevelWarn))
+func operateHere(ctx context.Context, e *env, where *config.Where, f func(*operatorClient) error) error {
+	n, err := openNode(ctx, config.Embedded(*where), "", telemetry.NewLogger(e.stderr, "text", slog.LevelWarn))
 	if err != nil {
 		return err
 	}

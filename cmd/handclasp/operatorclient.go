@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"handclasp/internal/handoff"
+	"handclasp/internal/owner"
 	"handclasp/internal/restapi"
 )
 
@@ -45,7 +46,7 @@ func (c *operatorClient) open(method, path string, in any) (*http.Response, erro
 			return nil, err
 		}
 	}
-	req, err := http.NewRequestWithContext(c.ctx, method, "http://owner"+path, &body)
+	req, err := http.NewRequestWithContext(c.ctx, method, owner.Base+path, &body)
 	if err != nil {
 		return nil, err
 	}
@@ -80,11 +81,4 @@ func escape(s string) string {
 		s = " "
 	}
 	return strings.ReplaceAll(url.PathEscape(s), ".", "%2E")
-}
-
-func printJSON(e *env, v any) error {
-	enc := json.NewEncoder(e.stdout)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }

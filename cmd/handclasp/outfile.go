@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -51,6 +52,22 @@ func newOutFile(path string, force bool) (*outFile, error) {
 		}
 		return o, nil
 	}
+}
+
+// intoFile lets write fill a new file, which is there only when all of it is, and gives its size.
+func intoFile(path string, force bool, write func(io.Writer) error) (int64, error) {
+	o, err := newOutFile(path, force)
+	if err != nil {
+		return 0, err
+	}
+	if err := write(o); err != nil {
+		o.discard()
+		if o.failed != nil {
+			return 0, o.explain(o.failed)
+		}
+		return 0, err
+	}
+	return o.size, o.finish()
 }
 
 func (o *outFile) partial() string { return o.path + ".partial" }

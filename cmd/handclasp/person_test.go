@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -120,6 +123,27 @@ func TestAPersonsMistakesAreExplained(t *testing.T) {
 		p := runWithInput("", c.args...)
 		if p.code != c.code || !strings.Contains(p.stderr.String(), c.want) {
 			t.Errorf("%v: exit %d, %s", c.args, p.code, p.stderr.String())
+		}
+	}
+}
+
+func TestAHubThatRedirectsSendsTheKeyNowhereElse(t *testing.T) {
+	t.Parallel()
+	var strangers atomic.Int32
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strangers.Add(1) }))
+	t.Cleanup(elsewhere.Close)
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(hub.Close)
+	key := filepath.Join(t.TempDir(), "anna.key")
+	if err := os.WriteFile(key, []byte("hc_live_0123"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"inbox"}, {"send", "frank@acme", "a summary"}} {
+		p := runWithInput("", append(args, "--url", hub.URL, "--key-file", key)...)
+		if p.code != 1 || !strings.Contains(p.stderr.String(), "root address") || strangers.Load() != 0 {
+			t.Errorf("%v: exit %d, the stranger was asked %d times, %s", args, p.code, strangers.Load(), p.stderr.String())
 		}
 	}
 }

@@ -21,6 +21,17 @@ type serveCmd struct {
 	config.Serve `embed:""`
 }
 
+// Help is printed by --help.
+func (*serveCmd) Help() string {
+	return `Serves MCP and the pages for people over HTTP, on SQLite in a data folder or on PostgreSQL, until SIGTERM. What stdio processes do on the folder at that time goes on through the hub.
+
+Examples:
+
+  handclasp serve
+  handclasp serve --data /srv/handclasp --public-url https://hub.example.com
+  handclasp serve --database-url 'postgres://handclasp@db.example.com/handclasp?sslmode=verify-full'`
+}
+
 func (c *serveCmd) Run(e *env) error {
 	if err := c.Serve.Validate(); err != nil {
 		return usageError{err}

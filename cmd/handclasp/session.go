@@ -4,10 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net/http"
-	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -30,7 +27,7 @@ func asAgent(e *env, id *config.Identity, f func(*session) error) error {
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "handclasp", Version: version()}, nil)
 	cs, err := client.Connect(e.ctx, &mcp.StreamableClientTransport{
-		Endpoint: conn.base + "/mcp/team", HTTPClient: &http.Client{Transport: conn}, DisableStandaloneSSE: true,
+		Endpoint: conn.base + "/mcp/team", HTTPClient: conn.client(), DisableStandaloneSSE: true,
 	}, nil)
 	if err != nil {
 		return errors.New(conn.explain(err))
@@ -66,33 +63,4 @@ func (s *session) call(tool string, args map[string]any, out any) error {
 		return err
 	}
 	return errors.New(handoff.Sentences(failed.Error.Message, failed.Error.Hint))
-}
-
-// unfenced is a text without the marks that tell a model where foreign text begins and ends: a
-// person sees that from the layout.
-func unfenced(s string) string {
-	lines := strings.Split(s, "\n")
-	if n := len(lines); n >= 2 && strings.HasPrefix(lines[0], "«untrusted ") && strings.HasPrefix(lines[n-1], "«/untrusted ") {
-		lines = lines[1 : n-1]
-	}
-	return plain(strings.Join(lines, "\n"))
-}
-
-// indented sets a text of others off from ours.
-func indented(s string) string {
-	return "    " + strings.ReplaceAll(unfenced(s), "\n", "\n    ")
-}
-
-// oneLine cuts a text of others to one line of at most so many characters.
-func oneLine(s string, width int) string {
-	s = strings.Join(strings.Fields(unfenced(s)), " ")
-	if cut := handoff.CutGraphemes(s, width); len(cut) < len(s) {
-		return cut + "…"
-	}
-	return s
-}
-
-func (e *env) say(format string, args ...any) error {
-	_, err := fmt.Fprintf(e.stdout, format, args...)
-	return err
 }

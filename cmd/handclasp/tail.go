@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -47,7 +46,7 @@ func (c *tailCmd) Run(e *env) error {
 		return err
 	}
 	defer conn.close()
-	o := &operatorClient{ctx: e.ctx, http: &http.Client{Transport: conn}}
+	o := &operatorClient{ctx: e.ctx, http: conn.client()}
 	cursor := c.After
 	if cursor == "" {
 		cursor = "now"
@@ -71,7 +70,7 @@ func (c *tailCmd) Run(e *env) error {
 		if err := c.show(e, o, page.Events, names); err != nil {
 			return err
 		}
-		cursor = page.Next
+		cursor = page.NextCursor
 		if c.NoFollow && len(page.Events) == 0 {
 			return nil
 		}
@@ -82,7 +81,7 @@ func (c *tailCmd) Run(e *env) error {
 // ownerPause is the pause between two looks for the next owner.
 const ownerPause = 50 * time.Millisecond
 
-func (c *tailCmd) next(o *operatorClient, cursor string) (page eventPage, err error) {
+func (c *tailCmd) next(o *operatorClient, cursor string) (page restapi.Events, err error) {
 	wait := tailWait
 	if c.NoFollow {
 		wait = 0
@@ -102,11 +101,6 @@ func (c *tailCmd) show(e *env, o *operatorClient, events []restapi.Event, names 
 		}
 	}
 	return nil
-}
-
-type eventPage struct {
-	Events []restapi.Event `json:"events"`
-	Next   string          `json:"next_cursor"`
 }
 
 // learn keeps the handles of the agents that the events name.

@@ -16,6 +16,13 @@ type versionCmd struct {
 	output `embed:""`
 }
 
+// Help is printed by --help.
+func (*versionCmd) Help() string {
+	return `Example:
+
+  handclasp version --json`
+}
+
 func (c *versionCmd) Run(e *env) error {
 	commit := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {

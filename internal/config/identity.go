@@ -21,7 +21,7 @@ type Identity struct {
 	As      string `name:"as" help:"Agent to be, on the local data folder." placeholder:"NAME@TEAM"`
 	URL     string `name:"url" help:"Address of a running hub, such as https://hub.example.com." placeholder:"URL"`
 	KeyFile string `name:"key-file" help:"File that holds the agent's API key for --url; the environment variable HANDCLASP_KEY may hold the key instead." type:"path" placeholder:"FILE"`
-	Config  string `name:"config" help:"File with url, key_file, as, data as JSON. Default: ${config_default}, if nothing else is given." type:"path" placeholder:"FILE"`
+	Config  string `name:"config" help:"JSON file with url and key_file, or as and data or database_url. Default: ${config_default}, if nothing else is given." type:"path" placeholder:"FILE"`
 
 	// Key is what HANDCLASP_KEY or the file holds. A flag would show it in the list of processes.
 	Key string `kong:"-"`

@@ -37,26 +37,16 @@ type Config struct {
 
 // New builds the handler of the listener. Its routes read like an index.
 func New(cfg Config) http.Handler {
-	if cfg.MaxBody == 0 {
-		cfg.MaxBody = 4 << 20
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	s := &server{cfg: cfg}
+	s := newServer(cfg)
 	mux := http.NewServeMux()
 
-	for _, set := range mcpserver.Toolsets() {
-		s.mount(mux, "/mcp/"+set, s.bearer(cfg.MCP.Handler(set)))
-	}
-	s.mount(mux, "/mcp", s.bearer(cfg.MCP.Handler("")))
-
+	s.mountToolsets(mux, s.bearer)
 	if cfg.Inbox != nil {
 		for _, p := range []string{"/inbox", "/inbox/{thread_id}", "/login", "/logout", "/join", "/assets/"} {
 			mux.Handle(p, cfg.Inbox)
 		}
 	}
-	mux.Handle("POST /invites/{jti}/redeem", restapi.Redeem(cfg.Hub, cfg.Log))
+	mux.Handle("POST /invites/{jti}/redeem", restapi.Redeem(s.cfg.Hub, s.cfg.Log))
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry(), promhttp.HandlerOpts{}))
@@ -68,20 +58,32 @@ func New(cfg Config) http.Handler {
 // NewSocket builds the handler of the owner's socket. Whoever can reach that socket is the
 // operator, and so may also call as any agent, by naming it in the header [ActAs].
 func NewSocket(cfg Config) http.Handler {
-	if cfg.MaxBody == 0 {
-		cfg.MaxBody = 4 << 20
-	}
-	s := &server{cfg: cfg}
+	s := newServer(cfg)
 	mux := http.NewServeMux()
-	for _, set := range mcpserver.Toolsets() {
-		s.mount(mux, "/mcp/"+set, s.named(cfg.MCP.Handler(set)))
-	}
-	s.mount(mux, "/mcp", s.named(cfg.MCP.Handler("")))
+	s.mountToolsets(mux, s.named)
 	mux.Handle("/", cfg.Operator)
 	return s.observe(s.recovered(s.limited(mux)))
 }
 
 type server struct{ cfg Config }
+
+func newServer(cfg Config) *server {
+	if cfg.MaxBody == 0 {
+		cfg.MaxBody = 4 << 20
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &server{cfg: cfg}
+}
+
+// mountToolsets serves each toolset at its path and all at /mcp, behind what says who calls.
+func (s *server) mountToolsets(mux *http.ServeMux, identified func(http.Handler) http.Handler) {
+	for _, set := range mcpserver.Toolsets() {
+		s.mount(mux, "/mcp/"+set, identified(s.cfg.MCP.Handler(set)))
+	}
+	s.mount(mux, "/mcp", identified(s.cfg.MCP.Handler("")))
+}
 
 // mount serves a path with and without a trailing slash: some clients add one.
 func (s *server) mount(mux *http.ServeMux, path string, h http.Handler) {

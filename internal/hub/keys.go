@@ -159,8 +159,9 @@ func (h *Hub) ActAs(ctx context.Context, handle string) (handoff.Actor, error) {
 		a, err = agentNamed(tx, handle)
 		return err
 	})
-	if isCode(err, handoff.CodeNotFound) {
-		return handoff.Actor{}, h.noAgentToBe(ctx, handle)
+	var e *handoff.Error
+	if errors.As(err, &e) && e.Code == handoff.CodeNotFound {
+		return handoff.Actor{}, noAgentToBe(handle, e)
 	}
 	if err == nil && a.Disabled {
 		err = handoff.Refuse(handoff.CodeUnauthenticated, "the agent "+a.Handle+" is disabled", "Turn it on again with: handclasp agent enable "+a.Handle)
@@ -168,21 +169,14 @@ func (h *Hub) ActAs(ctx context.Context, handle string) (handoff.Actor, error) {
 	return handoff.Actor{Kind: handoff.KindAgent, ID: a.ID, Handle: a.Handle}, err
 }
 
-// noAgentToBe refuses a name that is no agent's, with those that may have been meant: the operator
-// may know them all.
-func (h *Hub) noAgentToBe(ctx context.Context, handle string) error {
+// noAgentToBe makes of a name that is no agent's a credential that does not count.
+func noAgentToBe(handle string, unknown *handoff.Error) error {
 	if handle == "" {
 		return handoff.Refuse(handoff.CodeUnauthenticated, "no agent is named to call as", "")
 	}
-	message := "no agent is registered as " + handoff.Quote(handle)
-	if all, err := h.Agents(ctx, Call{Actor: handoff.Operator()}); err == nil {
-		handles := make([]string, len(all))
-		for i, a := range all {
-			handles[i] = a.Handle
-		}
-		if near := handoff.NearMatches(handle, handles, 3); len(near) > 0 {
-			message += "; did you mean " + joinOr(near) + "?"
-		}
+	message := unknown.Message
+	if near, _ := unknown.Details["near_matches"].([]string); len(near) > 0 {
+		message += "; did you mean " + joinOr(near) + "?"
 	}
 	return handoff.Refuse(handoff.CodeUnauthenticated, message, "See handclasp agent list, or register it with: handclasp agent add NAME@TEAM")
 }

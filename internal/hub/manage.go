@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -12,8 +11,9 @@ import (
 	"handclasp/internal/store"
 )
 
-// The operator's hand on handoffs: finding, cancelling, reassigning and erasing those of anyone.
-// Each verb is refused with permission_denied to anyone else, and takes an id or its beginning.
+// The operator's hand on handoffs: finding, inspecting and cancelling those of anyone. Reassigning
+// and erasing are in files of their own. Each verb is refused with permission_denied to anyone
+// else, and takes an id or its beginning.
 
 // ListInput selects a page of all handoffs. What is empty does not filter.
 type ListInput struct {
@@ -209,149 +209,4 @@ func (h *Hub) CancelAny(ctx context.Context, call Call, in CancelInput) (Ended, 
 		return Ended{}, err
 	}
 	return h.Cancel(ctx, call, in)
-}
-
-// ReassignInput gives a handoff to another agent.
-type ReassignInput struct {
-	ThreadID string `json:"thread_id"`
-	To       string `json:"to"`
-	Reason   string `json:"reason"`
-}
-
-// Reassigned is the answer to it.
-type Reassigned struct {
-	ThreadID string
-	Holder   string // as registered
-	Epoch    int
-	// Replay: the agent held it already, and nothing was done.
-	Replay bool
-}
-
-// Reassign gives a handoff that has not ended to another active agent, without a lease. The reason
-// goes into the thread. The new holder finds it in its inbox with all messages unread, those who
-// take part are told, and the old holder is fenced off by the epoch.
-func (h *Hub) Reassign(ctx context.Context, call Call, in ReassignInput) (Reassigned, error) {
-	id, err := h.named(ctx, call, in.ThreadID)
-	if err != nil {
-		return Reassigned{}, err
-	}
-	if err := handoff.CheckText("reason", in.Reason, h.lim.Reason); err != nil {
-		return Reassigned{}, err
-	}
-	var out Reassigned
-	err = h.change(ctx, "reassign", call, func(c *change) error {
-		was, row, err := c.take(id)
-		if err != nil {
-			return err
-		}
-		to, err := c.heir(&row, in.To)
-		if err != nil {
-			return err
-		}
-		// No door makes handoffs yet that a capability verifies, so none is counted.
-		rule := handoff.ReassignInput{To: &to.Agent, Reason: in.Reason, OtherVerifiers: 1}
-		event, err := row.Reassign(call.Actor, rule, c.Now())
-		if err != nil {
-			return err
-		}
-		out = Reassigned{ThreadID: row.ID, Holder: to.Handle, Epoch: row.Epoch, Replay: event == handoff.Repeated}
-		if out.Replay {
-			return nil
-		}
-		return c.handOver(&was, &row, event, handoff.Message{
-			ID: newID(), HandoffID: row.ID, SequenceNo: row.Messages, Author: call.Actor.ID,
-			Body: "Reassigned to " + to.Handle + ": " + in.Reason, CreatedAt: c.Now(),
-		})
-	})
-	if isCode(err, handoff.CodeRecipientNotFound) {
-		err = h.withNearMatches(ctx, call, in.To, err)
-		var e *handoff.Error
-		if errors.As(err, &e) {
-			e.Hint = "Nothing was changed. List them with: handclasp agent list"
-		}
-	}
-	return out, err
-}
-
-// heir reads the agent that is to hold the handoff, which must not keep its sender away.
-func (c *change) heir(row *handoff.Handoff, handle string) (store.AgentRow, error) {
-	to, err := c.AgentByHandle(handle)
-	if isCode(err, handoff.CodeNotFound) {
-		return to, noRecipient("to", handle)
-	}
-	if err != nil {
-		return to, err
-	}
-	blocked, err := c.Blocked(to.ID, row.Creator)
-	if err == nil && blocked && to.ID != row.Holder {
-		err = handoff.Refuse(handoff.CodeTeammateBlocked, "to: "+handoff.Quote(handle)+" does not take handoffs from the sender of this one", "Nothing was changed. Name another agent.")
-	}
-	return to, err
-}
-
-// handOver writes down a reassignment, with the message that gives its reason.
-func (c *change) handOver(was, row *handoff.Handoff, event handoff.EventType, m handoff.Message) error {
-	joins := row.Holder != row.Creator && row.Holder != row.Recipient && row.Holder != was.Holder
-	return first(
-		func() error { return c.InsertMessage(&m) },
-		func() error { return c.record(row, event, c.call.Actor, m.ID, m.SequenceNo, others(row)...) },
-		func() error { return c.parted(row, was.Holder) },
-		func() error {
-			if !joins {
-				return nil
-			}
-			return c.NoticeThread(row.Holder, row, c.Now())
-		},
-		func() error { return c.UpdateHandoff(was, row) })
-}
-
-// Erased is the answer to an erasure.
-type Erased struct {
-	ThreadID string
-	ErasedAt time.Time
-	// Replay: it was erased before, and nothing was done.
-	Replay bool
-}
-
-// eraseChunk is how many messages one transaction erases: a long thread must not keep everyone
-// else's writes waiting. Only the last one marks the handoff, so an erasure that was cut off is
-// finished by repeating it.
-const eraseChunk = 100
-
-// Erase removes the texts and contact details of a handoff that has ended, for good. What stays:
-// ids, states, times, numbers, events, and keys with their fingerprints, so that a repeated call
-// is still recognised. Nobody is told.
-func (h *Hub) Erase(ctx context.Context, call Call, id string) (Erased, error) {
-	id, err := h.named(ctx, call, id)
-	if err != nil {
-		return Erased{}, err
-	}
-	out := Erased{ThreadID: id}
-	for from, done := 1, false; !done; from += eraseChunk {
-		err := h.change(ctx, "erase", call, func(c *change) error {
-			_, row, err := c.take(id)
-			if err != nil {
-				return err
-			}
-			event, err := row.Erase(call.Actor, c.Now())
-			if err != nil {
-				return err
-			}
-			out.ErasedAt, out.Replay = row.ErasedAt, event == handoff.Repeated
-			done = out.Replay || from+eraseChunk > row.Messages
-			if out.Replay {
-				return nil
-			}
-			if err := c.EraseMessages(id, handoff.ErasedText, from, from+eraseChunk-1); err != nil || !done {
-				return err
-			}
-			return first(
-				func() error { return c.record(&row, event, call.Actor, "", 0) },
-				func() error { return c.EraseHandoff(&row, handoff.ErasedText) })
-		})
-		if err != nil {
-			return Erased{}, err
-		}
-	}
-	return out, nil
 }

@@ -3,7 +3,6 @@ package restapi
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"math"
 	"net/http"
@@ -148,19 +147,6 @@ func (d *redeemer) fail(w http.ResponseWriter, r *http.Request, err error) {
 func refuse(w http.ResponseWriter, status int, word string) {
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": word})
-}
-
-// decodeOne reads one strict JSON value and nothing behind it.
-func decodeOne(body io.Reader, dest any) error {
-	d := json.NewDecoder(body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(dest); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.Join(errors.New("more than one value came"), err)
-	}
-	return nil
 }
 
 // wait counts one attempt of an address and says how long it has to wait.

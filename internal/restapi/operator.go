@@ -117,6 +117,12 @@ type Event struct {
 	At        string `json:"at"`
 }
 
+// Events is a page of the log; NextCursor goes on behind it, also where it is empty.
+type Events struct {
+	Events     []Event `json:"events"`
+	NextCursor string  `json:"next_cursor"`
+}
+
 func (o *operator) addAgent(w http.ResponseWriter, r *http.Request) {
 	var in hub.AgentInput
 	if !o.decode(w, r, &in) {
@@ -220,11 +226,11 @@ func (o *operator) listEvents(w http.ResponseWriter, r *http.Request) {
 		in.Wait = time.Duration(seconds) * time.Second
 	}
 	list, next, err := o.hub.Events(r.Context(), asOperator, in)
-	out := make([]Event, len(list))
-	for i, e := range list {
-		out[i] = eventRow(&e)
+	out := Events{make([]Event, len(list)), next}
+	for i := range list {
+		out.Events[i] = eventRow(&list[i])
 	}
-	o.answer(w, r, err, map[string]any{"events": out, "next_cursor": next})
+	o.answer(w, r, err, out)
 }
 
 func eventRow(e *handoff.Event) Event {
@@ -233,13 +239,24 @@ func eventRow(e *handoff.Event) Event {
 
 // decode reads a small JSON body strictly; an empty one is an empty object.
 func (o *operator) decode(w http.ResponseWriter, r *http.Request, dest any) bool {
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20))
-	d.DisallowUnknownFields()
-	if err := d.Decode(dest); err != nil && !errors.Is(err, io.EOF) {
+	if err := decodeOne(http.MaxBytesReader(w, r.Body, 1<<20), dest); err != nil && !errors.Is(err, io.EOF) {
 		o.fail(w, r, handoff.Invalid("body", "it is not the JSON that this operation takes: "+strings.TrimPrefix(err.Error(), "json: ")))
 		return false
 	}
 	return true
+}
+
+// decodeOne reads one strict JSON value and nothing behind it.
+func decodeOne(body io.Reader, dest any) error {
+	d := json.NewDecoder(body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(dest); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.Join(errors.New("more than one value came"), err)
+	}
+	return nil
 }
 
 func (o *operator) answer(w http.ResponseWriter, r *http.Request, err error, body any) {
