@@ -168,7 +168,7 @@ func reviewText(in reviewArgs, page *hub.Inbox) string {
 	if in.Focus != "" {
 		b.WriteString(" What matters to me now:\n\n" + in.Focus)
 	}
-	b.WriteString(trusted("\n\n%d unread messages in all. ", page.UnreadTotal))
+	b.WriteString(trusted("\n\nUnread messages in all: %d. ", page.UnreadTotal))
 	switch {
 	case len(page.Items) == 0:
 		b.WriteString("Nothing waits for me.")

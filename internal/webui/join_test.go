@@ -87,7 +87,7 @@ func TestAJoinLinkIsUsedUpByTheButtonAndNotByLooking(t *testing.T) {
 		t.Fatalf("the key on the page is %+v, %v", actor, err)
 	}
 	wantIn(t, b.text(), "You have joined as frank@acme", "shown this once",
-		`claude mcp add --transport http handclasp `+url+`/mcp/team --header "Authorization: Bearer `+key+`"`)
+		`claude mcp add --scope user --transport http handclasp `+url+`/mcp/team --header "Authorization: Bearer `+key+`"`)
 	config := value[map[string]map[string]struct {
 		Type    string
 		URL     string
