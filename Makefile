@@ -53,6 +53,10 @@ soak-owner: ## kill the owner of a shared folder under load and count; time park
 interop: ## a round trip by clients that others wrote (needs node)
 	scripts/interop
 
+.PHONY: conformance
+conformance: ## the official MCP conformance suite; writes docs/conformance (needs node)
+	scripts/conformance
+
 .PHONY: clients
 clients: ## give the real Claude Code and Codex the configuration that we print (needs node)
 	scripts/clients

@@ -1,15 +1,25 @@
 // Starts a hub, registers two agents while it serves, and lets every client go its round.
 //
-//   node main.mjs BINARY WORKDIR [PYTHON]
+//   node main.mjs BINARY WORKDIR GO_CLIENT [PYTHON]
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { check } from "./check.mjs";
 import { Hub } from "./hub.mjs";
+import { inspector } from "./inspector.mjs";
 import { modern } from "./modern.mjs";
+import { patience } from "./patience.mjs";
+import { stdio } from "./stdio.mjs";
 import { team } from "./team.mjs";
 
-const [binary, work, python] = process.argv.slice(2);
+const [binary, work, goClient, python] = process.argv.slice(2);
+// client runs a program that checks by itself.
+async function client(env, program, ...args) {
+  const child = spawn(program, args, { env, stdio: ["ignore", "inherit", "inherit"] });
+  const [code] = await once(child, "exit");
+  if (code !== 0) throw new Error(`${[program, ...args].join(" ")} ended with ${code}`);
+}
+
 const hub = new Hub(binary, join(work, "data"), join(work, "hub.pid"));
 try {
   await hub.start();
@@ -18,14 +28,18 @@ try {
   check("agent add gives keys through owner.sock while the hub serves", [anna, frank].every((k) => k.api_key.startsWith("hc_live_")));
   await team(hub, anna, frank);
   await modern(hub, anna, frank);
+  await stdio(hub, "beside a hub that serves");
+  await patience(hub, frank);
+  await inspector(hub, work, anna, frank);
+  const env = { ...process.env, HUB_URL: hub.url, HUB_BINARY: binary, HUB_DATA: hub.data, ANNA_KEY: anna.api_key, FRANK_KEY: frank.api_key };
+  await client(env, goClient);
   if (python) {
-    const env = { ...process.env, HUB_URL: hub.url, ANNA_KEY: anna.api_key, FRANK_KEY: frank.api_key };
-    const child = spawn(python, [new URL("team.py", import.meta.url).pathname], { env, stdio: ["ignore", "inherit", "inherit"] });
-    const [code] = await once(child, "exit");
-    if (code !== 0) throw new Error(`the Python client ended with ${code}`);
+    await client(env, python, new URL("team.py", import.meta.url).pathname);
+    await client(env, python, new URL("fast.py", import.meta.url).pathname);
   }
   const end = await hub.stop();
   check("SIGTERM ends the hub with exit 0 within 10 s", end.code === 0 && end.ms < 10_000, end);
+  await stdio(hub, "without a hub");
 } catch (e) {
   console.error(e.message);
   if (!e.message.startsWith("NOT ok")) console.error(e.stack);

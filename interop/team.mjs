@@ -18,7 +18,8 @@ const diff = `--- a/users/list.kt
 +val users = api.users().items
 `;
 
-async function connect(url, key) {
+// overHTTP connects a client whose revision is 2025-11-25.
+export async function overHTTP(url, key) {
   const client = new Client({ name: "handclasp-interop", version: "0.0.0" });
   await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { Authorization: `Bearer ${key}` } } }));
   return client;
@@ -26,8 +27,8 @@ async function connect(url, key) {
 
 export async function team(hub, anna, frank) {
   const url = `${hub.url}/mcp/team`;
-  const a = await connect(url, anna.api_key);
-  const f = await connect(url, frank.api_key);
+  const a = await overHTTP(url, anna.api_key);
+  const f = await overHTTP(url, frank.api_key);
   const asAnna = tools(a);
   const asFrank = tools(f);
   same("the TypeScript SDK connects and knows the server", a.getServerVersion().name, "handclasp");

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -143,15 +145,20 @@ func (c *connection) check(ctx context.Context) error {
 		return errors.New(c.explain(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode == http.StatusNotFound {
-		return errors.New("the process that owns the data folder runs an older handclasp, which serves no others: end it, or start it anew with this version")
-	}
-	if resp.StatusCode != http.StatusUnauthorized {
-		return nil // GET itself is not served
-	}
 	var p struct{ Message string }
-	_ = json.NewDecoder(resp.Body).Decode(&p)
-	return errors.New(p.Message)
+	switch resp.StatusCode {
+	case http.StatusMethodNotAllowed:
+		return nil // the credential counts, and GET itself is not served
+	case http.StatusNotFound:
+		if c.base == owner.Base {
+			return errors.New("the process that owns the data folder runs an older handclasp, which serves no others: end it, or start it anew with this version")
+		}
+	default:
+		if json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&p) == nil && p.Message != "" {
+			return errors.New(p.Message)
+		}
+	}
+	return errors.New(c.explain(fmt.Errorf("no hub answers there (status %d)", resp.StatusCode)))
 }
 
 // keeper makes a hub of the folder whenever nobody else does.
@@ -255,6 +262,10 @@ func (k *keeper) silence(err error) error {
 func reason(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "no answer came in time"
+	}
+	var record tls.RecordHeaderError
+	if errors.As(err, &record) {
+		return "it speaks http there, not https"
 	}
 	var op *net.OpError
 	if errors.As(err, &op) {

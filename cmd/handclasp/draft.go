@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"handclasp/internal/config"
+	"handclasp/internal/handoff"
 	"handclasp/internal/restapi"
 )
 
@@ -47,6 +48,9 @@ func (c *draftListCmd) Run(e *env) error {
 		if c.JSON {
 			return printJSON(e, out)
 		}
+		if len(out.Drafts) == 0 {
+			return e.say("no draft waits for a decision\n")
+		}
 		return table(e, "DRAFT\tFROM\tFOR\tFILES\tCREATED", len(out.Drafts), func(i int) string {
 			d := out.Drafts[i]
 			return strings.Join([]string{d.DraftID, d.From, d.Sender, lineOrDash(strings.Join(d.TargetFiles, " ")), d.CreatedAt}, "\t")
@@ -79,6 +83,9 @@ func (c *draftShowCmd) Run(e *env) error {
 		// What agents wrote is shown as text: it cannot move the cursor or hide itself.
 		_, err := fmt.Fprintf(e.stdout, "%s, offered by %s for %s, thread %s\n\n%s\n\nWhy: %s\nFiles: %s\n\n%s\n",
 			d.Status, d.From, d.Sender, d.ThreadID, plain(d.Description), plain(d.Rationale), plain(strings.Join(d.TargetFiles, " ")), plain(d.SuggestedDiff))
+		if err == nil && d.Status == string(handoff.Drafted) {
+			err = e.say("\nDecide with: handclasp handoff draft approve %[1]s%[2]s, or decline %[1]s --reason …%[2]s\n", d.DraftID, e.sameHub)
+		}
 		return err
 	})
 }

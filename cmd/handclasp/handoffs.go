@@ -114,6 +114,9 @@ func (c *handoffListCmd) Run(e *env) error {
 		if c.JSON {
 			return printJSON(e, list)
 		}
+		if len(list.Handoffs) == 0 {
+			return e.say("no handoff is like that\n")
+		}
 		now := time.Now()
 		if err := table(e, "ID\tSTATUS\tFROM\tTO\tINTENT\tAGE\tPREVIEW", len(list.Handoffs), func(i int) string {
 			h := &list.Handoffs[i]

@@ -23,7 +23,7 @@ type handoffShowCmd struct {
 
 // Help is printed by --help.
 func (handoffShowCmd) Help() string {
-	return `Shows who takes part, state, times, texts, drafts, messages and events. Payload and result are for
+	return `Shows who takes part, state, times, texts, drafts, messages and events. Payload and structured result are for
 those who do the work and are not shown.
 
 Examples:

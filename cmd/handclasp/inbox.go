@@ -1,20 +1,24 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"handclasp/internal/config"
+	"handclasp/internal/handoff"
+	"handclasp/internal/hub"
 )
 
 type inboxCmd struct {
 	config.Identity `embed:""`
 	output          `embed:""`
-	Thread          string   `arg:"" optional:"" name:"thread-id" help:"A handoff to open; its messages count as read then."`
+	Thread          string   `arg:"" optional:"" name:"thread-id" help:"A handoff to open, or the beginning of its id, 8 characters or more; its messages count as read then."`
 	Status          []string `help:"Only pending, accepted, completed, declined, cancelled or expired ones; may be repeated." placeholder:"STATUS"`
-	Role            string   `help:"Sent to you (recipient) or by you (sender). Default: both." enum:",recipient,sender" default:"" placeholder:"ROLE"`
+	Sent            bool     `help:"Only what the agent sent." xor:"direction"`
+	Received        bool     `help:"Only what was sent to it." xor:"direction"`
 	Limit           int      `help:"Handoffs a page (default ${default})." default:"50"`
 	Cursor          string   `help:"Where the last page ended." placeholder:"CURSOR"`
 	Wait            int      `help:"Seconds to wait for something unread, at most 50." placeholder:"SECONDS"`
@@ -22,7 +26,7 @@ type inboxCmd struct {
 
 // Help is printed by --help.
 func (*inboxCmd) Help() string {
-	return `What waits for an agent, for the person behind it.
+	return `Shows a person what waits for an agent, and marks as read only what is opened.
 
 Examples:
   handclasp inbox --as frank@acme
@@ -56,10 +60,14 @@ func (c *inboxCmd) Run(e *env) error {
 	if len(c.Status) > 0 {
 		args["status"] = c.Status
 	}
-	for name, v := range map[string]string{"role": c.Role, "cursor": c.Cursor} {
-		if v != "" {
-			args[name] = v
-		}
+	switch {
+	case c.Sent:
+		args["role"] = "sender"
+	case c.Received:
+		args["role"] = "recipient"
+	}
+	if c.Cursor != "" {
+		args["cursor"] = c.Cursor
 	}
 	return asAgent(e, &c.Identity, func(s *session) error {
 		var raw json.RawMessage
@@ -95,7 +103,7 @@ func (in *inboxView) print(e *env) error {
 			return err
 		}
 	}
-	return e.say("\n%d unread in all; open one with: handclasp inbox THREAD\n", in.Unread)
+	return e.say("\n%d unread in all; open one with: handclasp inbox THREAD%s\n", in.Unread, e.sameHub)
 }
 
 type threadView struct {
@@ -158,56 +166,92 @@ func (a artifactView) line() string {
 
 func (c *inboxCmd) open(e *env) error {
 	return asAgent(e, &c.Identity, func(s *session) error {
-		var pages []json.RawMessage
+		id, err := s.threadWith(c.Thread)
+		if err != nil {
+			return err
+		}
+		var whole map[string]any
 		for after := 0; ; {
 			var raw json.RawMessage
-			if err := s.call("view_thread", map[string]any{"thread_id": c.Thread, "after_sequence_no": after}, &raw); err != nil {
+			if err := s.call("view_thread", map[string]any{"thread_id": id, "after_sequence_no": after}, &raw); err != nil {
 				return err
 			}
 			var t threadView
 			if err := json.Unmarshal(raw, &t); err != nil {
 				return err
 			}
-			if pages = append(pages, raw); !c.JSON {
-				if err := t.print(e, after == 0); err != nil {
-					return err
-				}
+			if c.JSON {
+				whole, err = joined(whole, raw)
+			} else {
+				err = t.print(e, after == 0)
 			}
-			if after = t.NextNumber; !t.HasMore {
-				break
+			if err != nil {
+				return err
 			}
-		}
-		if !c.JSON {
+			if after = t.NextNumber; t.HasMore {
+				continue
+			}
+			if c.JSON {
+				return printJSON(e, whole)
+			}
 			return nil
 		}
-		whole, err := joined(pages)
-		if err != nil {
-			return err
-		}
-		return printJSON(e, whole)
 	})
 }
 
-// joined makes one document of the pages of a thread: the first one, with the messages of all.
-func joined(pages []json.RawMessage) (whole map[string]json.RawMessage, err error) {
-	var messages []json.RawMessage
-	for _, raw := range pages {
-		var page map[string]json.RawMessage
-		var list []json.RawMessage
-		if err := json.Unmarshal(raw, &page); err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal(page["messages"], &list); err != nil {
-			return nil, err
-		}
-		if whole == nil {
-			whole = page
-		}
-		messages = append(messages, list...)
-		whole["has_more"], whole["next_sequence_no"] = page["has_more"], page["next_sequence_no"]
+// joined is a thread with the messages of a further page.
+func joined(whole map[string]any, page json.RawMessage) (map[string]any, error) {
+	d := json.NewDecoder(bytes.NewReader(page))
+	d.UseNumber() // numbers of payloads stay as they are
+	var next map[string]any
+	if err := d.Decode(&next); err != nil || whole == nil {
+		return next, err
 	}
-	whole["messages"], err = json.Marshal(messages)
-	return whole, err
+	before, _ := whole["messages"].([]any)
+	more, _ := next["messages"].([]any)
+	whole["messages"], whole["has_more"] = append(before, more...), next["has_more"]
+	delete(whole, "next_sequence_no")
+	return whole, nil
+}
+
+// shortest is how much of an id a person has to give.
+const shortest = 8
+
+// threadWith completes an id of which only the beginning was given.
+func (s *session) threadWith(begin string) (string, error) {
+	if len(begin) < shortest || len(begin) >= len("01a22d09-eace-7e4f-832a-8bd5cb9b176f") {
+		return begin, nil
+	}
+	found := map[string]bool{}
+	statuses := handoff.TeamStatuses()
+	for cursor := ""; ; {
+		args := map[string]any{"limit": hub.PageLimit, "status": statuses}
+		if cursor != "" {
+			args["cursor"] = cursor
+		}
+		var in inboxView
+		if err := s.call("check_inbox", args, &in); err != nil {
+			return "", err
+		}
+		for i := range in.Items {
+			if strings.HasPrefix(in.Items[i].ThreadID, begin) {
+				found[in.Items[i].ThreadID] = true
+			}
+		}
+		if in.Next == nil {
+			break
+		}
+		cursor = *in.Next
+	}
+	for id := range found {
+		if len(found) == 1 {
+			return id, nil
+		}
+	}
+	if len(found) > 1 {
+		return "", fmt.Errorf("%d handoffs begin with %s: give more of the id", len(found), begin)
+	}
+	return begin, nil // the hub words it
 }
 
 // print writes a page of a thread. What agents wrote is indented, our own words are not.

@@ -20,22 +20,23 @@ import (
 
 // cli is the command line; kong reads flags and their HANDCLASP_… twins into it.
 type cli struct {
-	Serve      serveCmd      `cmd:"" help:"Run the hub."`
-	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Serve MCP over stdio, for a client that starts its servers itself."`
-	Demo       demoCmd       `cmd:"" help:"Pass a handoff between two agents in a temporary hub, told step by step."`
-	Agent      agentCmd      `cmd:"" help:"Agents and their keys."`
-	Invite     inviteCmd     `cmd:"" help:"Join links, each good for one new agent."`
-	Handoff    handoffCmd    `cmd:"" help:"The operator's hand on handoffs."`
-	Inbox      inboxCmd      `cmd:"" help:"List what waits for an agent, or open one thread."`
-	Send       sendCmd       `cmd:"" help:"Hand work to a teammate's agent."`
-	Tail       tailCmd       `cmd:"" help:"Follow the log of the hub."`
-	Doctor     doctorCmd     `cmd:"" help:"Check the configuration, the data and their surroundings, and say what to do."`
-	Backup     backupCmd     `cmd:"" help:"Write all that a hub holds to a file, while it serves."`
-	Restore    restoreCmd    `cmd:"" help:"Fill a new hub from a backup."`
-	Export     exportCmd     `cmd:"" help:"Write the log of events as NDJSON."`
-	Completion completionCmd `cmd:"" help:"Print the script that completes commands in a shell."`
-	Complete   completeCmd   `cmd:"" hidden:""`
-	Version    versionCmd    `cmd:"" help:"Show version, schema and protocol revisions."`
+	Serve      serveCmd         `cmd:"" help:"Run the hub."`
+	MCP        mcpCmd           `cmd:"" name:"mcp" help:"Serve MCP over stdio, for a client that starts its servers itself."`
+	Demo       demoCmd          `cmd:"" help:"Pass a handoff between two agents in a temporary hub, told step by step."`
+	Agent      agentCmd         `cmd:"" help:"Agents and their keys."`
+	Invite     inviteCmd        `cmd:"" help:"Join links, each good for one new agent."`
+	Handoff    handoffCmd       `cmd:"" help:"The operator's hand on handoffs."`
+	Inbox      inboxCmd         `cmd:"" help:"List what waits for an agent, or open one thread."`
+	Send       sendCmd          `cmd:"" help:"Hand work to a teammate's agent."`
+	Tail       tailCmd          `cmd:"" help:"Follow the log of the hub."`
+	Doctor     doctorCmd        `cmd:"" help:"Check the configuration, the data and their surroundings, and say what to do."`
+	Backup     backupCmd        `cmd:"" help:"Write all that a hub holds to a file, while it serves."`
+	Restore    restoreCmd       `cmd:"" help:"Fill a new hub from a backup."`
+	Export     exportCmd        `cmd:"" help:"Write the log of events as NDJSON."`
+	Completion completionCmd    `cmd:"" help:"Print the script that completes commands in a shell."`
+	Complete   completeCmd      `cmd:"" hidden:""`
+	Version    versionCmd       `cmd:"" help:"Show version, schema and protocol revisions."`
+	VersionToo kong.VersionFlag `name:"version" env:"-" help:"Show the version."`
 }
 
 // env is what a command gets from its surroundings.
@@ -46,6 +47,9 @@ type env struct {
 	model          *kong.Node // of the command line
 	// variables are the names in the environment that set a flag of any command.
 	variables map[string]bool
+	// sameHub are the flags by which another command reaches the same hub as the same agent, to be
+	// put behind it.
+	sameHub string
 }
 
 func main() {
@@ -70,15 +74,26 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
+	if args[0] == "help" {
+		args = append(args[1:len(args):len(args)], "--help")
+	}
 	k, err := parser.Parse(args)
 	if exited >= 0 { // --help printed what there is to say
 		return exited
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "handclasp: %v\nTry: handclasp %s--help\n", err, commandPath(err))
+		fmt.Fprintf(stderr, "handclasp: %s\nTry: handclasp %s--help\n", said(err), commandPath(err))
 		return 2
 	}
-	if err := k.Run(&env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, model: parser.Model.Node, variables: variables(parser.Model.Node)}); err != nil {
+	preferTyped(k)
+	e := &env{
+		ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr,
+		model: parser.Model.Node, variables: variables(parser.Model.Node), sameHub: sameHub(k),
+	}
+	if err := k.Run(e); err != nil {
+		if errors.Is(err, syscall.EPIPE) { // the reader has seen enough, as head does
+			return 1
+		}
 		fmt.Fprintln(stderr, "handclasp:", err)
 		var usage usageError
 		if errors.As(err, &usage) {
@@ -99,11 +114,55 @@ func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kon
 		kong.Name("handclasp"),
 		kong.Description("A durable handoff hub for AI agents and people."),
 		kong.DefaultEnvars("HANDCLASP"),
-		kong.Vars{"data_default": dataDefault, "config_default": config.DefaultConfig(), "toolsets": strings.Join(mcpserver.Toolsets(), ", ")},
+		kong.Vars{"version": "handclasp " + version(), "data_default": dataDefault, "config_default": config.DefaultConfig(), "toolsets": strings.Join(mcpserver.Toolsets(), ", ")},
 		kong.Writers(stdout, stderr),
 		kong.Exit(exit),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
+}
+
+// said is an error of the parser without the empty word, by which a flag that chooses one of
+// several words is left out.
+func said(err error) string {
+	return strings.NewReplacer(`"",`, "", `,""`, "").Replace(err.Error())
+}
+
+// contrary are flags of which a command takes one.
+var contrary = [][2]string{{"url", "as"}, {"url", "data"}, {"url", "database-url"}, {"data", "database-url"}, {"as", "key-file"}}
+
+// preferTyped lets a flag that was typed win over a contrary one that the environment sets.
+func preferTyped(k *kong.Context) {
+	typed, flags := map[string]bool{}, map[string]*kong.Flag{}
+	for _, p := range k.Path {
+		if p.Flag != nil {
+			typed[p.Flag.Name] = true
+		}
+	}
+	for _, f := range k.Flags() {
+		flags[f.Name] = f
+	}
+	for _, pair := range contrary {
+		for i, name := range pair {
+			if other := flags[pair[1-i]]; typed[name] && other != nil && !typed[other.Name] {
+				other.Target.SetZero()
+			}
+		}
+	}
+}
+
+// sameHub repeats the typed flags that say where the hub is and as whom.
+func sameHub(k *kong.Context) string {
+	flags := ""
+	for _, p := range k.Path {
+		if p.Flag == nil {
+			continue
+		}
+		switch p.Flag.Name {
+		case "as", "data", "database-url", "url", "key-file", "config":
+			flags += " " + shellWords("--"+p.Flag.Name, p.Flag.Target.String())
+		}
+	}
+	return flags
 }
 
 // variables collects the twins of all flags in the environment.

@@ -38,7 +38,7 @@ func operateOn(e *env, where *config.Where, founding bool, f func(*operatorClien
 	if err := there(where.Data); err != nil {
 		return err
 	}
-	for {
+	for give := time.Now().Add(frozenAfter); ; {
 		own, err := owner.Take(where.Data)
 		if err == nil {
 			defer own.Release()
@@ -59,8 +59,14 @@ func operateOn(e *env, where *config.Where, founding bool, f func(*operatorClien
 			return unanswered(owned)
 		case <-time.After(50 * time.Millisecond):
 		}
+		if time.Now().After(give) {
+			return unanswered(owned)
+		}
 	}
 }
+
+// frozenAfter is how long an owner may take to start or to end.
+const frozenAfter = 8 * time.Second
 
 // unanswered says that the owner is there and frozen, or hangs.
 func unanswered(owned owner.OwnedError) error {

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strings"
 
-	"handclasp/internal/handoff"
 	"handclasp/internal/owner"
 	"handclasp/internal/restapi"
 )
@@ -62,7 +61,7 @@ func (c *operatorClient) open(method, path string, in any) (*http.Response, erro
 	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil {
 		return nil, fmt.Errorf("the hub answered with status %d", resp.StatusCode)
 	}
-	return nil, errors.New(handoff.Sentences(p.Detail, p.Hint))
+	return nil, errors.New(forPerson(p.Code, p.Detail, p.Hint))
 }
 
 // unreachableError says that the owner of the folder went away during a call.

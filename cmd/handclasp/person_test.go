@@ -87,7 +87,7 @@ func TestAPersonsMistakesAreExplained(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"send", "nobody@acme", "x", "--as", "anna@acme", "--data", data}, 1, "list_teammates"},
+		{[]string{"send", "nobody@acme", "x", "--as", "anna@acme", "--data", data}, 1, "handclasp agent list"},
 		{[]string{"send", "frank@acme", "--as", "anna@acme", "--data", data}, 2, "second argument"},
 		{[]string{"send", "frank@acme", "x", "--as", "anna@acme", "--data", data, "--diff", empty}, 1, "git diff"},
 		{[]string{"send", "frank@acme", "-", "--as", "anna@acme", "--data", data, "--diff", "-"}, 2, "both want stdin"},

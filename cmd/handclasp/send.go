@@ -66,7 +66,11 @@ func (c *sendCmd) Run(e *env) error {
 		if out.Replay {
 			said = "was handed before, with this key, to"
 		}
-		return e.say("%s %s\nthread  %s\nstatus  %s\ninbox   %s\n", said, out.Recipient, out.ThreadID, out.Status, out.InboxURL)
+		page := ""
+		if strings.HasPrefix(out.InboxURL, "http") { // else no hub is there to show it
+			page = "page    " + out.InboxURL + "\n"
+		}
+		return e.say("%s %s\nthread  %s\nstatus  %s\n%s", said, out.Recipient, out.ThreadID, out.Status, page)
 	})
 }
 

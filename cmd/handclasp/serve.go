@@ -65,6 +65,9 @@ func serve(ctx context.Context, cfg *config.Serve, log *slog.Logger, ready func(
 	if public == "" {
 		public = url
 	}
+	if host, _, _ := net.SplitHostPort(listener.Addr().String()); cfg.PublicURL == "" && !loopback(host) {
+		log.Warn("other machines can reach this hub, and nothing says by which address: set --public-url, or links are made from the one below")
+	}
 	n, err := openNode(ctx, cfg, public, log)
 	if err != nil {
 		return err

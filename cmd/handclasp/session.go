@@ -57,10 +57,13 @@ func (s *session) call(tool string, args map[string]any, out any) error {
 		return json.Unmarshal(b, out)
 	}
 	var failed struct {
-		Error struct{ Message, Hint string } `json:"error"`
+		Error struct {
+			Code          handoff.Code
+			Message, Hint string
+		} `json:"error"`
 	}
 	if err := json.Unmarshal(b, &failed); err != nil {
 		return err
 	}
-	return errors.New(handoff.Sentences(failed.Error.Message, failed.Error.Hint))
+	return errors.New(forPerson(failed.Error.Code, failed.Error.Message, failed.Error.Hint))
 }

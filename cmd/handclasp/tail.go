@@ -106,7 +106,9 @@ func (c *tailCmd) show(e *env, o *operatorClient, events []restapi.Event, names 
 // learn keeps the handles of the agents that the events name.
 func (c *tailCmd) learn(o *operatorClient, names map[string]string, events []restapi.Event) error {
 	for i := range events {
-		if _, known := names[events[i].ActorID]; known || c.JSON || !strings.Contains(events[i].ActorID, "-") {
+		_, actor := names[events[i].ActorID]
+		_, subject := names[events[i].SubjectID]
+		if c.JSON || actor && (subject || events[i].HandoffID != "") {
 			continue
 		}
 		var out struct {
@@ -118,9 +120,20 @@ func (c *tailCmd) learn(o *operatorClient, names map[string]string, events []res
 		for _, a := range out.Agents {
 			names[a.AgentID] = a.Handle
 		}
+		for _, ev := range events { // what is no agent stays what it is, and is not asked for again
+			names[ev.ActorID], names[ev.SubjectID] = named(names, ev.ActorID), named(names, ev.SubjectID)
+		}
 		return nil
 	}
 	return nil
+}
+
+// named is the handle of an agent, and every other id as it is.
+func named(names map[string]string, id string) string {
+	if handle := names[id]; handle != "" {
+		return handle
+	}
+	return id
 }
 
 func (c *tailCmd) print(e *env, ev *restapi.Event, names map[string]string) error {
@@ -131,17 +144,21 @@ func (c *tailCmd) print(e *env, ev *restapi.Event, names map[string]string) erro
 		}
 		return e.say("%s\n", b)
 	}
-	by := ev.ActorID
-	if name := names[by]; name != "" {
-		by = name
-	}
+	by := named(names, ev.ActorID)
 	at := ev.At
 	if t, err := time.Parse(time.RFC3339, ev.At); err == nil {
 		at = t.Local().Format("2006-01-02 15:04:05.000")
 	}
 	line := fmt.Sprintf("%s  %-24s %s", at, ev.Type, by)
-	if ev.HandoffID != "" {
+	switch {
+	case ev.HandoffID != "":
 		line += fmt.Sprintf("  %s #%d %s", ev.HandoffID, ev.Seq, ev.State)
+	case ev.SubjectID != "": // an agent, a key, or for a block one agent and the other
+		var on []string
+		for _, id := range strings.Split(ev.SubjectID, "/") {
+			on = append(on, named(names, id))
+		}
+		line += "  " + strings.Join(on, " / ")
 	}
 	return e.say("%s\n", line)
 }

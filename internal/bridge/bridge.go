@@ -60,6 +60,9 @@ const (
 	defaultPause     = 20 * time.Millisecond
 	// defaultLongestPause spares a hub that is far away and has trouble.
 	defaultLongestPause = time.Second
+	// startWithin is shorter than clients wait for a server to start, which is 10 seconds with some:
+	// they shall show what is wrong instead of their own time-out.
+	startWithin = 8 * time.Second
 	// settleFor is how long calls that were ended may take for it: one may be writing to a client
 	// that no longer reads.
 	settleFor = 500 * time.Millisecond

@@ -32,7 +32,10 @@ func (b *bridge) carry(ctx context.Context, m *message) {
 	began := time.Now()
 	var failing time.Time // since when
 	sent := false
-	pause := b.cfg.Pause
+	pause, patience := b.cfg.Pause, b.cfg.Patience
+	if m.method == "initialize" {
+		patience = min(patience, startWithin)
+	}
 	for {
 		f := b.try(ctx, m, b.cfg.Longest-time.Since(began))
 		if ctx.Err() != nil || f == nil { // the client no longer waits, or has its answer
@@ -42,7 +45,7 @@ func (b *bridge) carry(ctx context.Context, m *message) {
 			failing = time.Now()
 		}
 		sent = sent || f.sent
-		if !f.again || time.Since(failing) > b.cfg.Patience || time.Since(began) >= b.cfg.Longest {
+		if !f.again || time.Since(failing) > patience || time.Since(began) >= b.cfg.Longest {
 			b.giveUp(m, f.err, sent)
 			return
 		}

@@ -50,6 +50,7 @@ func New(cfg Config) http.Handler {
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry(), promhttp.HandlerOpts{}))
+	mux.Handle("GET /{$}", http.RedirectHandler("/inbox", http.StatusSeeOther))
 	mux.HandleFunc("/", s.notFound)
 
 	return s.observe(s.recovered(s.trusted(s.limited(mux))))

@@ -78,6 +78,13 @@ func (k *keyCache) put(hash string, actor handoff.Actor, generation uint64, now 
 	k.byHash[hash] = identity{actor, now}
 }
 
+// sawAgent notes a call that came without a key, from the user of the data folder.
+func (k *keyCache) sawAgent(agentID string, now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.used["as "+agentID] = use{agentID, now} // no key has such an id
+}
+
 func (k *keyCache) forget(agentID string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -162,6 +169,9 @@ func (h *Hub) ActAs(ctx context.Context, handle string) (handoff.Actor, error) {
 	var e *handoff.Error
 	if errors.As(err, &e) && e.Code == handoff.CodeNotFound {
 		return handoff.Actor{}, noAgentToBe(handle, e)
+	}
+	if err == nil {
+		h.keys.sawAgent(a.ID, time.Now())
 	}
 	if err == nil && a.Disabled {
 		err = handoff.Refuse(handoff.CodeUnauthenticated, "the agent "+a.Handle+" is disabled", "Turn it on again with: handclasp agent enable "+a.Handle)

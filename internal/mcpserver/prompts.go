@@ -98,7 +98,7 @@ func knownPrompts(s *Server, served []string) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			p, ok := req.GetParams().(*mcp.GetPromptParams)
-			if !ok || p == nil || slices.Contains(served, p.Name) {
+			if !ok || p == nil || slices.Contains(served, p.Name) || s.opts.Extension.owns(p.Name) {
 				return next(ctx, method, req)
 			}
 			what := handoff.Quote(p.Name) + " is not a prompt here; accepted: " + strings.Join(served, ", ")
@@ -168,7 +168,7 @@ func reviewText(in reviewArgs, page *hub.Inbox) string {
 	if in.Focus != "" {
 		b.WriteString(" What matters to me now:\n\n" + in.Focus)
 	}
-	b.WriteString(trusted("\n\n%d unread messages in all. ", page.UnreadTotal))
+	b.WriteString(trusted("\n\nUnread messages in all: %d. ", page.UnreadTotal))
 	switch {
 	case len(page.Items) == 0:
 		b.WriteString("Nothing waits for me.")

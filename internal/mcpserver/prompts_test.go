@@ -144,7 +144,7 @@ func TestReviewInboxShowsHowMuchWaits(t *testing.T) {
 	w := newWire(t, "sqlite")
 	anna, frank := w.pair()
 	cs := frank.session("")
-	if text := frank.prompted(cs, "review_inbox", nil); !strings.Contains(text, "0 unread messages in all. Nothing waits for me.") {
+	if text := frank.prompted(cs, "review_inbox", nil); !strings.Contains(text, "Unread messages in all: 0. Nothing waits for me.") {
 		t.Errorf("an empty inbox: %s", text)
 	}
 	for range mcpserver.ListedHandoffs + 3 {

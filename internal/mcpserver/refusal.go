@@ -31,7 +31,8 @@ func refuseBody(w http.ResponseWriter, err error) {
 // parameters of its method in their places; the code is empty when nothing is. The SDK would run
 // what it understands of such a body and drop the rest, or repeat the body in its answer; and a
 // batch, which the protocol has given up, is one request that asks for thousands of answers.
-func malformed(body []byte) (id json.RawMessage, code handoff.Code, message string) {
+// What it learns of a tool call it leaves in note, so that nobody reads the body again for it.
+func malformed(body []byte, note *requestNote) (id json.RawMessage, code handoff.Code, message string) {
 	var m struct {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`
@@ -80,6 +81,7 @@ func malformed(body []byte) (id json.RawMessage, code handoff.Code, message stri
 	if message != "" {
 		return m.ID, handoff.CodeInvalidParams, message
 	}
+	note.learn(m.Method, call.Name, call.Meta)
 	return nil, "", ""
 }
 
@@ -151,6 +153,7 @@ func withoutEcho(b []byte) (clean []byte, ok bool) {
 	if !bytes.Contains(b, []byte("unmarshaling")) && !bytes.Contains(b, []byte("handling '")) {
 		return nil, false
 	}
+	event, b := splitEvent(b)
 	var answer struct {
 		ID    json.RawMessage `json:"id"`
 		Error *struct {
@@ -161,7 +164,11 @@ func withoutEcho(b []byte) (clean []byte, ok bool) {
 	if json.Unmarshal(b, &answer) != nil || answer.Error == nil || !strings.HasPrefix(answer.Error.Message, "handling '") {
 		return nil, false
 	}
-	return refusal(answer.ID, handoff.CodeInvalidParams, "params: a field has another type than the method takes", ""), true
+	clean = refusal(answer.ID, handoff.CodeInvalidParams, "params: a field has another type than the method takes", "")
+	if event != nil {
+		clean = slices.Concat(event, clean, []byte("\n\n"))
+	}
+	return clean, true
 }
 
 // Flush sends what was written so far.

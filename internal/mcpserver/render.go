@@ -142,7 +142,7 @@ func displayName(r *result, name, handle string, own bool) {
 
 func inboxResult(p *hub.Inbox) *result {
 	r := newResult()
-	r.head("%d handoffs, %d unread messages in all.", len(p.Items), p.UnreadTotal)
+	r.head("Handoffs on this page: %d. Unread messages in all: %d.", len(p.Items), p.UnreadTotal)
 	r.list("items", len(p.Items), 0, func(i int) { inboxItem(r, p, &p.Items[i]) })
 	r.num("unread_total", int64(p.UnreadTotal))
 	nullToken(r, "next_cursor", p.NextCursor)

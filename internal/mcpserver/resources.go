@@ -69,7 +69,7 @@ func (s *Server) addressed(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch r := req.(type) {
 		case *mcp.ReadResourceRequest:
-			if r.Params != nil && r.Params.URI != referenceURI && !handoffPattern.MatchString(r.Params.URI) {
+			if r.Params != nil && r.Params.URI != referenceURI && !handoffPattern.MatchString(r.Params.URI) && !s.opts.Extension.owns(r.Params.URI) {
 				return nil, resourceNotFound(r)
 			}
 		case *mcp.ListResourcesRequest:

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -36,6 +37,11 @@ type Options struct {
 	Probe bool
 	// MaxBody bounds a request's body in bytes; 0 means 4 MiB.
 	MaxBody int64
+	// ProgressEvery is how often a parked call tells a client that asks for it that it still
+	// waits; 0 means 15 seconds.
+	ProgressEvery time.Duration
+	// Extension adds what is no part of the hub. For internal/conformance.
+	Extension Extension
 }
 
 // Server holds the toolsets of one hub.
@@ -57,6 +63,9 @@ func New(h *hub.Hub, opts Options) *Server {
 	if opts.MaxBody == 0 {
 		opts.MaxBody = 4 << 20
 	}
+	if opts.ProgressEvery == 0 {
+		opts.ProgressEvery = 15 * time.Second
+	}
 	return &Server{hub: h, opts: opts, tools: teamTools, prompts: teamPrompts}
 }
 
@@ -66,29 +75,22 @@ func Toolsets() []string { return []string{"team"} }
 // Handler serves one toolset, or all of them for the empty name, over streamable HTTP without
 // sessions. The call's identity is the *auth.TokenInfo of the request, made by [TokenInfo].
 func (s *Server) Handler(set string) http.Handler {
-	server := s.build(ofSet(s.tools, set))
-	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
-		Stateless:           true,
-		JSONResponse:        true,
-		MaxRequestBodyBytes: s.opts.MaxBody,
-		// The listener checks Host for every route.
-		DisableLocalhostProtection: true,
-	})
+	inner := s.transports(s.build(ofSet(s.tools, set)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
 		if err != nil {
 			refuseBody(w, err)
 			return
 		}
+		note := &requestNote{ctx: r.Context(), id: w.Header().Get("X-Request-Id")}
 		if r.Method == http.MethodPost {
-			if id, code, message := malformed(body); code != "" {
+			if id, code, message := malformed(body, note); code != "" {
 				writeRefusal(w, handoff.Lookup(code).HTTP, id, code, message)
 				return
 			}
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		note := &requestNote{ctx: r.Context(), id: w.Header().Get("X-Request-Id")}
-		inner.ServeHTTP(&refusalWriter{ResponseWriter: w, body: body}, r.WithContext(context.WithValue(r.Context(), requestKey{}, note)))
+		inner(note).ServeHTTP(&refusalWriter{ResponseWriter: w, body: body}, r.WithContext(context.WithValue(r.Context(), requestKey{}, note)))
 	})
 }
 
@@ -107,7 +109,7 @@ func ofSet(all []tool, set string) []tool {
 }
 
 func (s *Server) build(tools []tool) *mcp.Server {
-	server := mcp.NewServer(&mcp.Implementation{Name: "handclasp", Title: "Handclasp", Version: s.opts.Version}, &mcp.ServerOptions{
+	server := s.newServer(&mcp.Implementation{Name: "handclasp", Title: "Handclasp", Version: s.opts.Version}, &mcp.ServerOptions{
 		Instructions: instructions,
 		PageSize:     100,
 		// Without sessions nobody can be told that a list changed.
@@ -153,6 +155,9 @@ type requestKey struct{}
 type requestNote struct {
 	ctx context.Context // of the request; the SDK gives a tool a detached one
 	id  string
+	// Of a tools/call: which tool, and whether the client asks to be told of progress.
+	tool     string
+	progress bool
 }
 
 // tied ends ctx when the HTTP request it belongs to ends. The SDK detaches a tool from its
@@ -191,9 +196,11 @@ type tool struct {
 	set, name, title string
 	desc             string
 	hints            hints
+	parks            bool // it may wait, and says so while it does
 	params           []param
 	output           []param
 	run              func(ctx context.Context, s *Server, call hub.Call, args json.RawMessage) (*result, error)
+	extra            mcp.ToolHandler // in place of run, for a tool of an [Extension]
 }
 
 // handle makes the run of a tool from a function that takes its decoded input.
@@ -238,6 +245,12 @@ func (s *Server) serve(t *tool) mcp.ToolHandler {
 		}
 		if err := s.hub.Allow(call.Actor); err != nil {
 			return s.failed(ctx, t.name, err), nil
+		}
+		if t.extra != nil {
+			return s.runExtra(ctx, t, req)
+		}
+		if t.parks {
+			defer s.beat(ctx, req)()
 		}
 		args, err := decodeArgs(t.params, req.Params.Arguments)
 		if err != nil {

@@ -14,16 +14,16 @@ import (
 const handlePattern = `^[A-Za-z0-9._-]+@[A-Za-z0-9._-]+$`
 
 var (
-	threadID = str("thread_id", "Id of the handoff.").chars(1, 0).need()
+	threadID = str("thread_id", "Handoff's id.").chars(1, 0).need()
 	epoch    = integer("claim_epoch", "From accept_handoff; needed if above 1.", 0, 0).atLeast(0)
-	key      = str("idempotency_key", "Makes a repeat harmless.").limit(0, 255)
+	key      = str("idempotency_key", "Same key, one effect.").limit(0, 255)
 	agent    = str("handle", "Such as frank@acme.").limit(1, 256).need()
 )
 
 // artifact is one typed attachment. The hub checks it once more, and what a schema cannot say.
 func artifact() param {
 	return object("", "",
-		enum("type", "Its kind.", handoff.ArtifactTypes()...).need(),
+		enum("type", "Kind.", handoff.ArtifactTypes()...).need(),
 		str("path", "Of a file.").limit(0, 1024), str("diff", "Unified.").limit(0, 512<<10),
 		str("git_sha", "Commit."), list("lines", "[from, to].", integer("", "", 0, 0).atLeast(0)).items(2, 2),
 		str("command", "To run.").limit(0, 8<<10), str("cwd", "Folder to run it in."),
@@ -51,9 +51,8 @@ var teamTools = []tool{
 		desc: "Send a handoff to one named teammate's agent, in a new thread. Use it when you know who; " +
 			"send_message goes on in a thread that exists, list_teammates finds a handle. " +
 			"The recipient owns the work once it accepts; until then cancel_handoff takes it back. " +
-			"intent inform expects no reply, ask_question expects one, propose_action asks for a concrete change: " +
-			"it needs proposed_action, and others must not have it (invalid_intent_payload). " +
-			"Also refused: recipient_not_found (with near matches), teammate_blocked, content_too_large, duplicate_idempotency_key. " +
+			"intent inform expects no reply, ask_question expects one, propose_action asks for a concrete change. " +
+			"Refused: invalid_intent_payload, recipient_not_found (with near matches), teammate_blocked, content_too_large, duplicate_idempotency_key. " +
 			"On an error nothing is stored; a repeat without idempotency_key sends a second handoff.",
 		hints: hints{},
 		params: []param{
@@ -61,8 +60,8 @@ var teamTools = []tool{
 			enum("intent", "What you expect.", "inform", "ask_question", "propose_action").need(),
 			str("summary", "One or two paragraphs: what this is, what is done, what is open. Its first 240 characters are the preview.").limit(1, 64<<10).need(),
 			artifacts("Attachments, by type; extra fields are kept. The hub opens no path or URL.", artifact()).fallback([]string{}),
-			str("question", "Your first question, with ask_question.").limit(0, 8<<10),
-			object("proposed_action", "With propose_action only.",
+			str("question", "Your first question; give one with ask_question.").limit(0, 8<<10),
+			object("proposed_action", "Required with propose_action, refused otherwise.",
 				str("description", "What to change.").limit(1, 8<<10).need(),
 				list("target_files", "Relative paths, no `..`.", str("", "").limit(1, 1024)).items(0, 100).need(),
 				str("rationale", "Why.").limit(1, 8<<10).need(),
@@ -97,18 +96,19 @@ var teamTools = []tool{
 	{
 		set: "team", name: "check_inbox", title: "See what waits for you",
 		desc: "List your handoffs as previews, newest first, with exact unread counts and what changed since you last looked. " +
-			"Without filters: pending and accepted ones sent to you, plus all with news that you sent or received. " +
-			"view_thread reads one, accept_handoff takes one. Marks nothing read; the sender sees that you fetched it. " +
-			"wait_seconds parks the call, instead of polling, until something is unread (with since: newer), " +
-			"then returns what there is. Too many parked calls: rate_limited.",
+			"Without status: pending and accepted ones sent to you, plus all with news that you sent or received. " +
+			"Use it to find work or await a reply; view_thread reads one, accept_handoff takes one. Marks nothing read; the sender sees that you fetched it. " +
+			"wait_seconds parks the call, instead of polling, until something is unread (with since: changed after it) " +
+			"or time is up. Too many parked calls: rate_limited.",
 		hints: hints{idempotent: true},
+		parks: true,
 		params: []param{
 			list("status", "Only these.", enum("", "", handoff.TeamStatuses()...)).items(1, 6),
 			str("since", "Only what changed after this RFC 3339 time.").eg(`"2026-11-30T12:00:00Z"`),
 			integer("limit", "Items a page.", 1, hub.PageLimit).fallback(hub.DefaultPage),
 			str("cursor", "next_cursor of the last page."),
 			enum("role", "Sent to you (recipient) or by you (sender). Default: both.", "recipient", "sender"),
-			integer("wait_seconds", "Longest wait; 0 answers at once.", 0, 50).fallback(0),
+			integer("wait_seconds", "Longest wait.", 0, 50).fallback(0),
 		},
 		output: []param{
 			list("items", "", object("", "",
@@ -135,15 +135,15 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "accept_handoff", title: "Take a handoff that was sent to you",
-		desc: "Take a pending handoff that was sent to you and become its holder; only its recipient can. " +
-			"Returns the thread, its first messages marked read. view_thread reads without taking, decline_handoff refuses. " +
-			"Safe to repeat: the same claim, its lease renewed. Without lease_seconds you hold it until complete_handoff or decline_handoff; " +
+		desc: "Take a pending handoff that was sent to you and become its holder; only its recipient can; cancel_handoff then fails. " +
+			"Marks the returned messages read. view_thread reads without taking, decline_handoff refuses. " +
+			"A repeat keeps the claim and renews its lease. Without lease_seconds you hold it until complete_handoff or decline_handoff; " +
 			"with it the handoff is pending again when the lease ends. " +
 			"Refused: not_found, thread_terminal, handoff_already_claimed, not_eligible_to_claim (you sent it), lease_lost (the claim of this key is gone).",
 		hints: hints{idempotent: true},
 		params: []param{
 			threadID,
-			str("session_id", "Of your client; not stored.").limit(0, 256),
+			str("session_id", "Not stored.").limit(0, 256),
 			integer("lease_seconds", "Default: no end.", 10, 86400),
 			key,
 		},
@@ -159,8 +159,8 @@ var teamTools = []tool{
 	{
 		set: "team", name: "decline_handoff", title: "Refuse a handoff",
 		desc: "Refuse a handoff that was sent to you, pending or accepted. This ends it for good, and its sender is told the reason. " +
-			"Ask first with send_message; senders use cancel_handoff. Repeating the same refusal changes nothing. " +
-			"Refused: not_owner, thread_terminal, lease_lost, stale_claim_epoch.",
+			"To ask, send_message; to stop its sender, block_teammate; senders use cancel_handoff. Repeating the same refusal changes nothing. " +
+			"Refused: not_owner, thread_terminal, lease_lost or stale_claim_epoch (accept again).",
 		hints:  hints{destructive: true, idempotent: true},
 		params: []param{threadID, str("reason", "What the sender should know.").limit(1, 4<<10).need(), epoch, key},
 		output: endedOut,
@@ -170,8 +170,8 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "view_thread", title: "Read a handoff and its messages",
-		desc: "Read a handoff that you sent, received or hold: summary, artifacts, proposed action, drafts, messages, result. " +
-			"Marks exactly the returned messages read; the sender sees when you first looked. check_inbox lists threads without marking. " +
+		desc: "Read one handoff in full, that you sent, received or hold. " +
+			"Marks exactly the returned messages read; the sender sees when you first looked. check_inbox lists threads without marking; accept_handoff takes one. " +
 			"While has_more is true, call again with after_sequence_no = next_sequence_no; all but messages stands on the first page only. " +
 			"Not yours: not_found.",
 		hints: hints{idempotent: true},
@@ -202,7 +202,7 @@ var teamTools = []tool{
 			str("body", "What you want to say.").limit(1, 64<<10).need(),
 			raw("payload", "Any JSON, at most 64 KiB, delivered byte for byte.").limit(0, 64<<10),
 			artifacts(inWords, artifact().words()),
-			boolean("expects_reply", "Holder only: it waits for the sender's answer.").fallback(false),
+			boolean("expects_reply", "Holder only: marks that the sender must answer.").fallback(false),
 			key,
 		},
 		output: []param{
@@ -226,9 +226,9 @@ var teamTools = []tool{
 	{
 		set: "team", name: "draft_proposed_action", title: "Offer a diff for a proposed action",
 		desc: "Offer a unified diff for the action of a propose_action handoff; only its holder can, after accept_handoff. " +
-			"It must parse and touch only target_files (else invalid_params). A person approves or declines it, which view_thread shows; the hub never applies it. " +
-			"A new draft replaces an undecided one; the same again returns it. Any other diff goes as a file_diff artifact of send_message. " +
-			"Refused: invalid_transition (not accepted yet), invalid_intent_payload (other intent), not_owner, thread_terminal, lease_lost, stale_claim_epoch.",
+			"It must parse and touch only target_files (else invalid_params). A person approves or declines it, which view_thread shows; the hub never applies it. End with complete_handoff. " +
+			"A new draft replaces an undecided one; the same again, while undecided, returns it. Any other diff goes as a file_diff artifact of send_message. " +
+			"Refused: invalid_transition (not accepted yet), invalid_intent_payload (other intent), not_owner, thread_terminal, lease_lost or stale_claim_epoch (accept again).",
 		hints: hints{},
 		params: []param{
 			threadID,
@@ -254,10 +254,10 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "complete_handoff", title: "Deliver the result",
-		desc: "Deliver the result of a handoff that you hold, after accept_handoff. This ends it for good, and its sender is told. " +
+		desc: "Deliver the result of a handoff that you hold, after accept_handoff. This ends it for good, and its sender is told; errors store nothing. " +
 			"Report progress or ask with send_message; if you will not do it, decline_handoff. " +
 			"Repeating the same delivery changes nothing. " +
-			"Refused: invalid_transition (not accepted yet), not_owner, thread_terminal, lease_lost, stale_claim_epoch, content_too_large.",
+			"Refused: invalid_transition (not accepted yet), not_owner, thread_terminal, lease_lost or stale_claim_epoch (accept again), content_too_large.",
 		hints: hints{idempotent: true},
 		params: []param{
 			threadID,
@@ -284,12 +284,12 @@ var teamTools = []tool{
 	},
 	{
 		set: "team", name: "list_teammates", title: "Find a teammate's handle",
-		desc: "List the active agents that you can hand work to, without yourself: handle, role, skills, repositories, when last seen. " +
+		desc: "List the other active agents by handle, role, skills and repositories. " +
 			"Use it when you do not know the handle that handoff_to_teammate needs; who wrote to you, check_inbox shows. " +
-			"Filters match whole values in any case, and all must. Who blocks you is listed too: teammate_blocked comes when you write.",
+			"Filters match whole values in any case; several narrow it. Who blocks you is listed too: teammate_blocked comes when you write.",
 		hints: hints{readOnly: true, idempotent: true},
 		params: []param{
-			str("role", "Such as backend."), str("skill", "One of skills, such as go."), str("repo", "One of repos_owned."),
+			str("role", "Such as backend."), str("skill", "One of skills, such as go."), str("repo", "One of repos_owned, such as acme/api."),
 			str("cursor", "next_cursor of the last page."),
 		},
 		output: []param{
@@ -312,7 +312,7 @@ var teamTools = []tool{
 			"Work accepted before can still be completed or declined. To refuse one handoff use decline_handoff; unblock_teammate lifts the block. " +
 			"Blocking again changes nothing. Unknown handle: recipient_not_found.",
 		hints:  hints{idempotent: true},
-		params: []param{agent, str("reason", "For your operator.").limit(0, 4<<10), key},
+		params: []param{agent, str("reason", "For your operator only.").limit(0, 4<<10), key},
 		output: blockOut,
 		run: handle(func(ctx context.Context, h *hub.Hub, call hub.Call, in hub.BlockInput) (*result, error) {
 			return blockResult(h.SetBlock(ctx, call, in, true))
@@ -323,7 +323,7 @@ var teamTools = []tool{
 		desc: "Lift your own block_teammate on an agent, so that it can hand you work and write to you again; a block on you is its owner's to lift. " +
 			"What was refused meanwhile does not arrive later. Without a block nothing changes. Unknown handle: recipient_not_found.",
 		hints:  hints{idempotent: true},
-		params: []param{agent, str("reason", "Why; not stored.").limit(0, 4<<10), key},
+		params: []param{agent, str("reason", "Not stored.").limit(0, 4<<10), key},
 		output: blockOut,
 		run: handle(func(ctx context.Context, h *hub.Hub, call hub.Call, in hub.BlockInput) (*result, error) {
 			return blockResult(h.SetBlock(ctx, call, in, false))

@@ -37,12 +37,19 @@ type wire struct {
 
 func newWire(t testing.TB, kind string, options ...hubtest.Option) *wire {
 	t.Helper()
+	return newWireWith(t, kind, func(*mcpserver.Options) {}, options...)
+}
+
+func newWireWith(t testing.TB, kind string, change func(*mcpserver.Options), options ...hubtest.Option) *wire {
+	t.Helper()
 	f := hubtest.New(t, kind, options...)
 	log := telemetry.NewLogger(f.Log, "text", slog.LevelDebug)
-	server := mcpserver.New(f.Hub, mcpserver.Options{
+	opts := mcpserver.Options{
 		Version: "test", Log: log,
 		Observe: func(tool, code string) { f.Metrics.ToolCalls.WithLabelValues(tool, code).Inc() },
-	})
+	}
+	change(&opts)
+	server := mcpserver.New(f.Hub, opts)
 	mcpserver.AddBroken(server)
 	w := &wire{Fixture: f, t: t}
 	w.srv = httptest.NewServer(httpserver.New(httpserver.Config{Hub: f.Hub, MCP: server, Metrics: f.Metrics, Log: log, PublicURL: "https://hub.example"}))
@@ -301,7 +308,11 @@ func (c *caller) hand(to *caller, more ...map[string]any) string {
 // session is a client of the official SDK. An empty version takes the newest.
 func (c *caller) session(version string) *mcp.ClientSession {
 	c.t.Helper()
-	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	return c.connect(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil), version)
+}
+
+func (c *caller) connect(client *mcp.Client, version string) *mcp.ClientSession {
+	c.t.Helper()
 	cs, err := client.Connect(c.t.(*testing.T).Context(), &mcp.StreamableClientTransport{
 		Endpoint: c.srv.URL + c.path, HTTPClient: &http.Client{Transport: keyed{c.key.Secret, c.srv.Client().Transport}}, DisableStandaloneSSE: true,
 	}, &mcp.ClientSessionOptions{ProtocolVersion: version})

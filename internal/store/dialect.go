@@ -152,7 +152,8 @@ func (postgres) classify(err error) fault {
 			return faultReadOnly
 		case pg.Code == "55P03", pg.Code == "57014":
 			return faultBusy
-		case strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "08"), pg.Code == "53300":
+		case strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "08"), pg.Code == "53300",
+			pg.Code == "3D000", strings.HasPrefix(pg.Code, "28"): // no such database, no entry
 			return faultGone
 		}
 		return faultOther

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -57,19 +58,25 @@ func (s *Store) postgresConfig() (*pgx.ConnConfig, error) {
 	return cfg, nil
 }
 
+// oneLineError shows an error without its line breaks: the driver lists each attempt on a line.
+type oneLineError struct{ error }
+
+func (e oneLineError) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
+func (e oneLineError) Unwrap() error { return e.error }
+
 // explainPostgres says what to do about a database that cannot be opened.
 func (s *Store) explainPostgres(cfg *pgx.ConnConfig, err error) error {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
 		switch pgErr.Code {
 		case "3D000":
-			return fmt.Errorf("PostgreSQL at %s:%d has no database %s. Create it: createdb -h %s -p %d %s", cfg.Host, cfg.Port, cfg.Database, cfg.Host, cfg.Port, cfg.Database)
+			return fmt.Errorf("PostgreSQL at %s:%d has no database %s. Create it: createdb -h %s -p %d -U %s %s", cfg.Host, cfg.Port, cfg.Database, cfg.Host, cfg.Port, cfg.User, cfg.Database)
 		case "28P01", "28000":
 			return fmt.Errorf("PostgreSQL at %s:%d refuses the user %s (%s). Correct user and password in --database-url", cfg.Host, cfg.Port, cfg.User, pgErr.Message)
 		}
 	}
 	if s.d.classify(err) == faultGone {
-		return fmt.Errorf("PostgreSQL at %s:%d does not answer (%w). Start it, or correct --database-url", cfg.Host, cfg.Port, err)
+		return fmt.Errorf("PostgreSQL at %s:%d does not answer (%w). Start it, or correct --database-url", cfg.Host, cfg.Port, oneLineError{err})
 	}
 	return fmt.Errorf("open database %s on %s:%d: %w", cfg.Database, cfg.Host, cfg.Port, err)
 }

@@ -84,13 +84,13 @@ func (s *Store) explainOpen(err error) error {
 	}
 	switch fault {
 	case faultCorrupt:
-		return fmt.Errorf("%s is damaged or is not a Handclasp database (%w). Nothing was changed. Restore a backup, or move the file away to begin anew", s.cfg.Path, err)
+		return fmt.Errorf("%s is damaged or is not a Handclasp database (%w). Nothing was changed. Restore a backup, or move the file away to begin anew: handclasp doctor says how", s.cfg.Path, err)
 	case faultReadOnly:
 		return fmt.Errorf("%s or its folder cannot be written (%w). Choose another folder with --data, or give yourself the right to write there", s.cfg.Path, err)
 	case faultFull:
 		return fmt.Errorf("the disk that holds %s is full (%w). Make room and start again; nothing was changed", s.cfg.Path, err)
 	}
-	return fmt.Errorf("open database %s: %w", s.cfg.Path, err)
+	return fmt.Errorf("open database %s: %w. Nothing was changed; handclasp doctor looks closer", s.cfg.Path, err)
 }
 
 // sqliteConn is one connection of database/sql, pinned, with its prepared statements. Statements

@@ -107,6 +107,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	if err := s.loadEpoch(ctx); err != nil {
 		_ = s.Close()
+		if cfg.Path != "" && s.d.classify(err) == faultCorrupt {
+			return nil, s.explainOpen(err)
+		}
 		return nil, fmt.Errorf("read the database's settings: %w", err)
 	}
 	return s, nil

@@ -46,9 +46,10 @@
     byID("joined-as").textContent = answer.handle;
     byID("key").textContent = answer.api_key;
     byID("command").textContent = `claude mcp add --scope user --transport http handclasp ${hub}/mcp/team --header "Authorization: ${header}"`;
-    byID("config").textContent = JSON.stringify({
-      mcpServers: { handclasp: { type: "http", url: hub + "/mcp/team", headers: { Authorization: header } } },
-    }, null, 2);
+    const server = { type: "http", url: hub + "/mcp/team", headers: { Authorization: header } };
+    byID("codex").textContent = `[mcp_servers.handclasp]\nurl = ${JSON.stringify(server.url)}\nhttp_headers = { Authorization = ${JSON.stringify(header)} }`;
+    byID("vscode").textContent = JSON.stringify({ servers: { handclasp: server } }, null, 2);
+    byID("config").textContent = JSON.stringify({ mcpServers: { handclasp: server } }, null, 2);
     byID("invitation").hidden = true;
     byID("joined").hidden = false;
     byID("welcome").focus();
