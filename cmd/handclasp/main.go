@@ -158,7 +158,9 @@ func sameHub(k *kong.Context) string {
 			continue
 		}
 		switch p.Flag.Name {
-		case "as", "data", "database-url", "url", "key-file", "config":
+		case "database-url": // it may hold a password
+			flags += " --database-url …"
+		case "as", "data", "url", "key-file", "config":
 			flags += " " + shellWords("--"+p.Flag.Name, p.Flag.Target.String())
 		}
 	}

@@ -68,7 +68,11 @@ func TestAPersonWorksOnPostgreSQLToo(t *testing.T) {
 	at := []string{"--database-url", hubtest.PostgresURL(t)}
 	aHub(t, at, "anna@acme", "frank@acme")
 	runWithInput("", append([]string{"send", "frank@acme", "a summary", "--as", "anna@acme"}, at...)...).wants(t, "handed to frank@acme")
-	runWithInput("", append([]string{"inbox", "--as", "frank@acme"}, at...)...).wants(t, "a summary", "1 unread")
+	inbox := runWithInput("", append([]string{"inbox", "--as", "frank@acme"}, at...)...)
+	inbox.wants(t, "a summary", "1 unread", "inbox THREAD --as frank@acme --database-url …")
+	if strings.Contains(inbox.stdout.String(), at[1]) {
+		t.Error("the address of the database, which may hold a password, is repeated")
+	}
 	hubtest.Eventually(t, func() bool {
 		p := runWithInput("", append([]string{"tail", "--after", "0", "--no-follow"}, at...)...)
 		return p.code == 0 && strings.Contains(p.stdout.String(), "handoff.created")
