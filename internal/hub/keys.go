@@ -167,16 +167,16 @@ func (h *Hub) ActAs(ctx context.Context, handle string) (handoff.Actor, error) {
 		return err
 	})
 	var e *handoff.Error
-	if errors.As(err, &e) && e.Code == handoff.CodeNotFound {
+	switch {
+	case errors.As(err, &e) && e.Code == handoff.CodeNotFound:
 		return handoff.Actor{}, noAgentToBe(handle, e)
+	case err != nil:
+		return handoff.Actor{}, err
+	case a.Disabled:
+		return handoff.Actor{}, handoff.Refuse(handoff.CodeUnauthenticated, "the agent "+a.Handle+" is disabled", "Turn it on again with: handclasp agent enable "+a.Handle)
 	}
-	if err == nil {
-		h.keys.sawAgent(a.ID, time.Now())
-	}
-	if err == nil && a.Disabled {
-		err = handoff.Refuse(handoff.CodeUnauthenticated, "the agent "+a.Handle+" is disabled", "Turn it on again with: handclasp agent enable "+a.Handle)
-	}
-	return handoff.Actor{Kind: handoff.KindAgent, ID: a.ID, Handle: a.Handle}, err
+	h.keys.sawAgent(a.ID, time.Now())
+	return handoff.Actor{Kind: handoff.KindAgent, ID: a.ID, Handle: a.Handle}, nil
 }
 
 // noAgentToBe makes of a name that is no agent's a credential that does not count.
