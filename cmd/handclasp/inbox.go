@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"handclasp/internal/config"
-	"handclasp/internal/handoff"
-	"handclasp/internal/hub"
+	"handclasp/internal/restapi"
 )
 
 type inboxCmd struct {
 	config.Identity `embed:""`
 	output          `embed:""`
-	Thread          string   `arg:"" optional:"" name:"thread-id" help:"A handoff to open, or the beginning of its id, 8 characters or more; its messages count as read then."`
+	Thread          string   `arg:"" optional:"" name:"thread-id" help:"A handoff to open (on the local data folder the beginning of its id is enough, 8 characters or more); its messages count as read then."`
 	Status          []string `help:"Only pending, accepted, completed, declined, cancelled or expired ones; may be repeated." placeholder:"STATUS"`
 	Sent            bool     `help:"Only what the agent sent." xor:"direction"`
 	Received        bool     `help:"Only what was sent to it." xor:"direction"`
@@ -166,10 +165,7 @@ func (a artifactView) line() string {
 
 func (c *inboxCmd) open(e *env) error {
 	return asAgent(e, &c.Identity, func(s *session) error {
-		id, err := s.threadWith(c.Thread)
-		if err != nil {
-			return err
-		}
+		id := s.threadWith(c.Thread)
 		var whole map[string]any
 		for after := 0; ; {
 			var raw json.RawMessage
@@ -180,12 +176,13 @@ func (c *inboxCmd) open(e *env) error {
 			if err := json.Unmarshal(raw, &t); err != nil {
 				return err
 			}
-			if c.JSON {
-				whole, err = joined(whole, raw)
-			} else {
-				err = t.print(e, after == 0)
+			if !c.JSON {
+				if err := t.print(e, after == 0); err != nil {
+					return err
+				}
 			}
-			if err != nil {
+			var err error
+			if whole, err = joined(whole, raw); err != nil {
 				return err
 			}
 			if after = t.NextNumber; t.HasMore {
@@ -214,44 +211,14 @@ func joined(whole map[string]any, page json.RawMessage) (map[string]any, error) 
 	return whole, nil
 }
 
-// shortest is how much of an id a person has to give.
-const shortest = 8
-
-// threadWith completes an id of which only the beginning was given.
-func (s *session) threadWith(begin string) (string, error) {
-	if len(begin) < shortest || len(begin) >= len("01a22d09-eace-7e4f-832a-8bd5cb9b176f") {
-		return begin, nil
+// threadWith completes an id of which only the beginning was given: where the data lies here, the
+// operator can look it up.
+func (s *session) threadWith(begin string) string {
+	var h restapi.Handoff
+	if s.operator == nil || s.operator.get("/operator/handoffs/"+escape(begin)+"?limit=1", &h) != nil {
+		return begin // the hub words what is wrong with it
 	}
-	found := map[string]bool{}
-	statuses := handoff.TeamStatuses()
-	for cursor := ""; ; {
-		args := map[string]any{"limit": hub.PageLimit, "status": statuses}
-		if cursor != "" {
-			args["cursor"] = cursor
-		}
-		var in inboxView
-		if err := s.call("check_inbox", args, &in); err != nil {
-			return "", err
-		}
-		for i := range in.Items {
-			if strings.HasPrefix(in.Items[i].ThreadID, begin) {
-				found[in.Items[i].ThreadID] = true
-			}
-		}
-		if in.Next == nil {
-			break
-		}
-		cursor = *in.Next
-	}
-	for id := range found {
-		if len(found) == 1 {
-			return id, nil
-		}
-	}
-	if len(found) > 1 {
-		return "", fmt.Errorf("%d handoffs begin with %s: give more of the id", len(found), begin)
-	}
-	return begin, nil // the hub words it
+	return h.ThreadID
 }
 
 // print writes a page of a thread. What agents wrote is indented, our own words are not.

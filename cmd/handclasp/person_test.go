@@ -35,7 +35,8 @@ func TestAPersonSendsReadsAndFollowsWithoutAServer(t *testing.T) {
 	if strings.ContainsRune(open.stdout.String(), 0x1b) {
 		t.Error("an escape sequence of a stranger reaches the terminal")
 	}
-	runWithInput("", "inbox", "--as", "frank@acme", "--data", data).wants(t, "0 unread")
+	runWithInput("", "inbox", "--as", "frank@acme", "--data", data).wants(t, "0 unread", "handclasp inbox THREAD --as frank@acme --data "+data)
+	runWithInput("", "inbox", out.ThreadID[:13], "--as", "frank@acme", "--data", data).wants(t, out.ThreadID)
 	runWithInput("", "tail", "--after", "0", "--no-follow", "--data", data).wants(t, "agent.added", "handoff.created", "anna@acme", out.ThreadID)
 	lines := runWithInput("", "tail", "--after", "0", "--no-follow", "--as", "frank@acme", "--data", data, "--json")
 	for line := range bytes.Lines(lines.stdout.Bytes()) {

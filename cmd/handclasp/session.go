@@ -33,7 +33,11 @@ func asAgent(e *env, id *config.Identity, f func(*session) error) error {
 		return errors.New(conn.explain(err))
 	}
 	defer func() { _ = cs.Close() }()
-	return f(&session{e.ctx, cs, conn.explain})
+	s := &session{ctx: e.ctx, cs: cs, explain: conn.explain}
+	if id.URL == "" {
+		s.operator = &operatorClient{ctx: e.ctx, http: conn.client()}
+	}
+	return f(s)
 }
 
 // session calls tools as one agent.
@@ -41,6 +45,8 @@ type session struct {
 	ctx     context.Context //nolint:containedctx // a session lives for one command
 	cs      *mcp.ClientSession
 	explain func(error) string
+	// operator reaches the operator's routes too, where the data lies here; else it is nil.
+	operator *operatorClient
 }
 
 // call calls a tool and decodes its structured content into out. A refusal becomes a sentence.

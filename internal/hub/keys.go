@@ -1,9 +1,13 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,16 +43,14 @@ type keyCache struct {
 	// generation changes whenever something is forgotten, so that an answer that was read
 	// before is not remembered after.
 	generation uint64
-	used       map[string]use
+	used       map[use]time.Time // when, the last time
 }
 
-type use struct {
-	agentID string
-	at      time.Time
-}
+// use is by which key an agent called; by none where the user of the data folder called as it.
+type use struct{ agentID, keyID string }
 
 func newKeyCache(shared bool) *keyCache {
-	return &keyCache{shared: shared, byHash: map[string]identity{}, used: map[string]use{}}
+	return &keyCache{shared: shared, byHash: map[string]identity{}, used: map[use]time.Time{}}
 }
 
 func (k *keyCache) get(hash string, now time.Time) (handoff.Actor, uint64, bool) {
@@ -60,7 +62,7 @@ func (k *keyCache) get(hash string, now time.Time) (handoff.Actor, uint64, bool)
 		ok = false
 	}
 	if ok {
-		k.used[id.actor.KeyID] = use{id.actor.ID, now}
+		k.used[use{id.actor.ID, id.actor.KeyID}] = now
 	}
 	return id.actor, k.generation, ok
 }
@@ -68,7 +70,7 @@ func (k *keyCache) get(hash string, now time.Time) (handoff.Actor, uint64, bool)
 func (k *keyCache) put(hash string, actor handoff.Actor, generation uint64, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.used[actor.KeyID] = use{actor.ID, now}
+	k.used[use{actor.ID, actor.KeyID}] = now
 	if generation != k.generation {
 		return
 	}
@@ -78,11 +80,15 @@ func (k *keyCache) put(hash string, actor handoff.Actor, generation uint64, now 
 	k.byHash[hash] = identity{actor, now}
 }
 
+func (u use) compare(v use) int {
+	return cmp.Or(strings.Compare(u.agentID, v.agentID), strings.Compare(u.keyID, v.keyID))
+}
+
 // sawAgent notes a call that came without a key, from the user of the data folder.
 func (k *keyCache) sawAgent(agentID string, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.used["as "+agentID] = use{agentID, now} // no key has such an id
+	k.used[use{agentID: agentID}] = now
 }
 
 func (k *keyCache) forget(agentID string) {
@@ -96,11 +102,11 @@ func (k *keyCache) forget(agentID string) {
 	}
 }
 
-func (k *keyCache) takeUsed() map[string]use {
+func (k *keyCache) takeUsed() map[use]time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	used := k.used
-	k.used = map[string]use{}
+	k.used = map[use]time.Time{}
 	return used
 }
 
@@ -219,8 +225,8 @@ func (h *Hub) touch(ctx context.Context) error {
 		return nil
 	}
 	return h.st.Write(ctx, func(tx *store.Tx) error {
-		for _, keyID := range sortedKeys(used) {
-			if err := tx.Touch(keyID, used[keyID].agentID, used[keyID].at); err != nil {
+		for _, u := range slices.SortedFunc(maps.Keys(used), use.compare) { // one order for all nodes
+			if err := tx.Touch(u.keyID, u.agentID, used[u]); err != nil {
 				return err
 			}
 		}

@@ -7,7 +7,7 @@ import (
 
 // backupStall is how long a reader of a backup may take nothing. It holds a snapshot of the database
 // meanwhile, and nobody wants one held for ever.
-const backupStall = 30 * time.Second
+const backupStall = 2 * time.Minute
 
 // backup streams a backup. One that fails in its middle breaks the connection off, and what came
 // until then lacks its last line: the reader notices in both ways.

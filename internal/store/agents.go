@@ -272,9 +272,16 @@ func (tx *Tx) RevokeKey(id string, now time.Time) error {
 
 // Touch notes when keys and their agents were last used.
 func (tx *Tx) Touch(keyID, agentID string, at time.Time) error {
+	if keyID == "" {
+		return tx.touchAgent(agentID, at)
+	}
 	if err := tx.exec(`UPDATE api_keys SET last_used_at = $1 WHERE id = $2 AND last_used_at < $1`, micros(at), keyID); err != nil {
 		return err
 	}
+	return tx.touchAgent(agentID, at)
+}
+
+func (tx *Tx) touchAgent(agentID string, at time.Time) error {
 	return tx.exec(`UPDATE agents SET last_seen_at = $1 WHERE id = $2 AND last_seen_at < $1`, micros(at), agentID)
 }
 
