@@ -136,15 +136,19 @@ func connectFolder(ctx context.Context, where *config.Where, as string, log *slo
 // longestPauseHere is short: the next owner of a folder is there within some 50 ms.
 const longestPauseHere = 100 * time.Millisecond
 
-// check asks whether the agent may be used.
+// check asks whether the agent may be used. An owner that ends meanwhile has an heir, which is asked
+// then.
 func (c *connection) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/mcp", http.NoBody)
-	if err != nil {
-		return err
+	resp, err := c.probe(ctx)
+	for err != nil && c.pause > 0 && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(c.pause):
+			resp, err = c.probe(ctx)
+		}
 	}
-	resp, err := c.RoundTrip(req)
 	if err != nil {
 		return errors.New(c.explain(err))
 	}
@@ -158,6 +162,15 @@ func (c *connection) check(ctx context.Context) error {
 	var p struct{ Message string }
 	_ = json.NewDecoder(resp.Body).Decode(&p)
 	return errors.New(p.Message)
+}
+
+// probe makes a call that changes nothing.
+func (c *connection) probe(ctx context.Context) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/mcp", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	return c.RoundTrip(req)
 }
 
 // keeper makes a hub of the folder whenever nobody else does.

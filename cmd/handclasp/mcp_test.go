@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -355,5 +356,32 @@ func TestAnOwnerThatIsFrozenHoldsNoCommandUpForever(t *testing.T) {
 	c.stop()
 	if code := <-c.code; code != 0 {
 		t.Errorf("a signal ended mcp with %d: %s", code, c.stderr.String())
+	}
+}
+
+// replaced is an owner that ends just before so many calls, and its heir.
+type replaced struct {
+	ends  int
+	calls int
+}
+
+func (o *replaced) RoundTrip(*http.Request) (*http.Response, error) {
+	if o.calls++; o.calls <= o.ends {
+		return nil, io.EOF
+	}
+	return &http.Response{StatusCode: http.StatusMethodNotAllowed, Body: http.NoBody}, nil
+}
+
+func TestAnOwnerThatEndsWhileAProcessStartsIsFollowedByItsHeir(t *testing.T) {
+	t.Parallel()
+	owners := &replaced{ends: 2}
+	c := &connection{base: owner.Base, RoundTripper: owners, explain: func(err error) string { return "unusable: " + err.Error() }, pause: time.Nanosecond}
+	if err := c.check(t.Context()); err != nil || owners.calls != 3 {
+		t.Errorf("after %d calls: %v", owners.calls, err)
+	}
+	owners = &replaced{ends: 1}
+	c.RoundTripper, c.pause = owners, 0 // a hub has no heir
+	if err := c.check(t.Context()); err == nil || err.Error() != "unusable: EOF" || owners.calls != 1 {
+		t.Errorf("a hub, after %d calls: %v", owners.calls, err)
 	}
 }
