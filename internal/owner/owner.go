@@ -73,16 +73,32 @@ func Take(data string) (*Owner, error) {
 		return nil, fmt.Errorf("the data folder %s is on a network file system (%s), where locks cannot be relied on. Choose a folder on a local disk with --data, or share one hub with handclasp serve", data, kind)
 	}
 	path := filepath.Join(data, "owner.lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("%s cannot be opened: %w. Choose another folder with --data, or give yourself the right to write there", path, err)
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("%s cannot be opened: %w. Choose another folder with --data, or give yourself the right to write there", path, err)
+		}
+		o, err := lock(data, f)
+		if err != nil {
+			_ = f.Close()
+			return nil, err
+		}
+		if replaced(f) { // meanwhile; the lock of a file that is not there keeps nobody away
+			_ = f.Close()
+			continue
+		}
+		return o, nil
 	}
-	o, err := lock(data, f)
+}
+
+// replaced reports whether the lock file was removed, or another put in its place.
+func replaced(f *os.File) bool {
+	held, err := f.Stat()
 	if err != nil {
-		_ = f.Close()
-		return nil, err
+		return false
 	}
-	return o, nil
+	there, err := os.Lstat(f.Name())
+	return errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(held, there)
 }
 
 func lock(data string, f *os.File) (*Owner, error) {
@@ -118,7 +134,11 @@ func reservation(f *os.File) int {
 		return 0
 	}
 	info, err := f.Stat()
-	if err != nil || time.Since(info.ModTime()) > reservedFor || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+	if err != nil || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return 0
+	}
+	// From the future when the clock was set back since; that must not make it last.
+	if age := time.Since(info.ModTime()); age > reservedFor || age < -reservedFor {
 		return 0
 	}
 	return pid
@@ -158,11 +178,7 @@ func (o *Owner) watchFolder() {
 			return
 		case <-tick.C:
 		}
-		held, err := o.lock.Stat()
-		if err != nil {
-			return
-		}
-		if there, err := os.Lstat(o.lock.Name()); errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(held, there) {
+		if replaced(o.lock) {
 			close(o.lost)
 			return
 		}

@@ -314,6 +314,16 @@ func TestASocketOfSomebodyElseIsNotBelieved(t *testing.T) {
 	}
 }
 
+func TestAReservationDoesNotOutlastAClockThatIsSetBack(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	path := writeLock(t, data, fmt.Sprintf("for %d\n", other(t)))
+	if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	take(t, data)
+}
+
 func TestAReservationHoldsForTheOneWhoAskedAndForFiveSeconds(t *testing.T) {
 	t.Parallel()
 	data, pid := t.TempDir(), other(t)
