@@ -182,6 +182,7 @@ func (o *Owner) watchFolder() {
 			close(o.lost)
 			return
 		}
+		o.srv.mend()
 	}
 }
 
