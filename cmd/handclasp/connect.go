@@ -195,6 +195,9 @@ func (k *keeper) run(ctx context.Context, own *owner.Owner) (err error) {
 	}
 	// What is cut here is repeated by those who called, at the owner that comes next.
 	defer func() { own.CloseSocket(); err = errors.Join(err, n.close()) }()
+	if err := own.Guard(databaseFile(k.cfg.Data)); err != nil {
+		return err
+	}
 	if err := own.Serve(owner.Info{Kind: owner.MCP, Version: version()}, n.socket(), cutAfter, k.log); err != nil {
 		return err
 	}

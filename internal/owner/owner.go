@@ -34,8 +34,9 @@ type Owner struct {
 	wanted  chan struct{} // closed when a hub asked for the folder
 	wantPID int
 
-	lost  chan struct{} // closed when the folder is no longer the one that was taken
-	ended chan struct{}
+	guarded []guarded
+	lost    chan struct{} // closed when the folder is no longer the one that was taken
+	ended   chan struct{}
 
 	release sync.Once
 }
@@ -80,11 +81,11 @@ func Take(data string) (*Owner, error) {
 		}
 		o, err := lock(data, f)
 		if err != nil {
-			_ = f.Close()
+			unlock(f)
 			return nil, err
 		}
 		if replaced(f) { // meanwhile; the lock of a file that is not there keeps nobody away
-			_ = f.Close()
+			unlock(f)
 			continue
 		}
 		return o, nil
@@ -97,8 +98,13 @@ func replaced(f *os.File) bool {
 	if err != nil {
 		return false
 	}
-	there, err := os.Lstat(f.Name())
-	return errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(held, there)
+	return another(held, f.Name(), os.Lstat)
+}
+
+// another reports whether path does not lead to the file any more.
+func another(file os.FileInfo, path string, look func(string) (os.FileInfo, error)) bool {
+	there, err := look(path)
+	return errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(file, there)
 }
 
 func lock(data string, f *os.File) (*Owner, error) {
@@ -115,6 +121,13 @@ func lock(data string, f *os.File) (*Owner, error) {
 	// the process, whatever the file says.
 	write(f, strconv.Itoa(os.Getpid()))
 	return &Owner{data: data, lock: f, wanted: make(chan struct{}), lost: make(chan struct{}), ended: make(chan struct{})}, nil
+}
+
+// unlock ends the lock, if there is one, and closes the file. Closing alone would leave the lock to
+// a child that is just being started, until it runs its own program.
+func unlock(f *os.File) {
+	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+	_ = f.Close()
 }
 
 // holder is the process that the file names, or "".
@@ -162,8 +175,24 @@ func write(f *os.File, text string) {
 // Wanted is closed once a hub has asked for the folder: end what runs and call [Owner.Release].
 func (o *Owner) Wanted() <-chan struct{} { return o.wanted }
 
-// Lost is closed once the folder was removed, or another put in its place, while the owner serves:
-// end what runs, for whatever it writes is lost.
+// Guard watches a file too that the owner has opened; call it before [Owner.Serve].
+func (o *Owner) Guard(path string) error {
+	file, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("look at %s: %w", path, err)
+	}
+	o.guarded = append(o.guarded, guarded{path, file})
+	return nil
+}
+
+// guarded is a file as it was when the owner opened it.
+type guarded struct {
+	path string
+	file os.FileInfo
+}
+
+// Lost is closed once the folder or a guarded file was removed, or another put in its place, while
+// the owner serves: end what runs, for whatever it writes is lost.
 func (o *Owner) Lost() <-chan struct{} { return o.lost }
 
 // stillThere is how often the owner looks whether the folder is.
@@ -178,7 +207,11 @@ func (o *Owner) watchFolder() {
 			return
 		case <-tick.C:
 		}
-		if replaced(o.lock) {
+		gone := replaced(o.lock)
+		for _, g := range o.guarded {
+			gone = gone || another(g.file, g.path, os.Stat)
+		}
+		if gone {
 			close(o.lost)
 			return
 		}
@@ -213,6 +246,6 @@ func (o *Owner) Release() {
 		default:
 			_ = o.lock.Truncate(0)
 		}
-		_ = o.lock.Close()
+		unlock(o.lock)
 	})
 }
