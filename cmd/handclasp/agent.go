@@ -104,7 +104,7 @@ func (c *agentListCmd) Run(e *env) error {
 		}
 		return table(e, "HANDLE\tNAME\tROLE\tSTATUS\tLAST SEEN", len(out.Agents), func(i int) string {
 			a := out.Agents[i]
-			return strings.Join([]string{a.Handle, plain(a.Name), plain(a.Role), a.Status, orDash(a.LastSeenAt)}, "\t")
+			return strings.Join([]string{a.Handle, lineOrDash(a.Name), lineOrDash(a.Role), a.Status, orDash(a.LastSeenAt)}, "\t")
 		})
 	})
 }
@@ -173,7 +173,7 @@ func (c *keyListCmd) Run(e *env) error {
 func keyTable(e *env, keys []restapi.Key) error {
 	return table(e, "KEY ID\tKEY\tLABEL\tCREATED\tLAST USED\tREVOKED", len(keys), func(i int) string {
 		k := keys[i]
-		return strings.Join([]string{k.KeyID, k.Hint, plain(k.Label), k.CreatedAt, orDash(k.LastUsedAt), orDash(k.RevokedAt)}, "\t")
+		return strings.Join([]string{k.KeyID, k.Hint, lineOrDash(k.Label), k.CreatedAt, orDash(k.LastUsedAt), orDash(k.RevokedAt)}, "\t")
 	})
 }
 

@@ -42,7 +42,7 @@ func (c *draftListCmd) Run(e *env) error {
 		}
 		return table(e, "DRAFT\tFROM\tFOR\tFILES\tCREATED", len(out.Drafts), func(i int) string {
 			d := out.Drafts[i]
-			return strings.Join([]string{d.DraftID, d.From, d.Sender, plain(strings.Join(d.TargetFiles, " ")), d.CreatedAt}, "\t")
+			return strings.Join([]string{d.DraftID, d.From, d.Sender, lineOrDash(strings.Join(d.TargetFiles, " ")), d.CreatedAt}, "\t")
 		})
 	})
 }
@@ -62,9 +62,10 @@ func (c *draftShowCmd) Run(e *env) error {
 		if c.JSON {
 			return printJSON(e, d)
 		}
-		// What agents wrote is shown as text: it cannot move the cursor or hide itself.
-		_, err := fmt.Fprintf(e.stdout, "%s, offered by %s for %s, thread %s\n\n%s\n\nWhy: %s\nFiles: %s\n\n%s\n",
-			d.Status, d.From, d.Sender, d.ThreadID, plain(d.Description), plain(d.Rationale), plain(strings.Join(d.TargetFiles, " ")), plain(d.SuggestedDiff))
+		// What agents wrote is shown as text: it cannot move the cursor or hide itself, nor pass for
+		// what stands behind it.
+		_, err := fmt.Fprintf(e.stdout, "%s, offered by %s for %s, thread %s\n\n%s\n\nWhy:\n%s\nFiles: %s\n\n%s\n",
+			d.Status, d.From, d.Sender, d.ThreadID, indented(d.Description), indented(d.Rationale), lineOrDash(strings.Join(d.TargetFiles, " ")), plain(d.SuggestedDiff))
 		return err
 	})
 }
