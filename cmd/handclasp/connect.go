@@ -132,15 +132,19 @@ func (c *connection) client() *http.Client {
 	return &http.Client{Transport: c, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// check asks whether the agent may be used.
+// check asks whether the agent may be used. An owner that ends meanwhile has an heir, which is asked
+// then.
 func (c *connection) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/mcp", http.NoBody)
-	if err != nil {
-		return err
+	resp, err := c.probe(ctx)
+	for err != nil && c.pause > 0 && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(c.pause):
+			resp, err = c.probe(ctx)
+		}
 	}
-	resp, err := c.RoundTrip(req)
 	if err != nil {
 		return errors.New(c.explain(err))
 	}
@@ -159,6 +163,15 @@ func (c *connection) check(ctx context.Context) error {
 		}
 	}
 	return errors.New(c.explain(fmt.Errorf("no hub answers there (status %d)", resp.StatusCode)))
+}
+
+// probe makes a call that changes nothing.
+func (c *connection) probe(ctx context.Context) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/mcp", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	return c.RoundTrip(req)
 }
 
 // keeper makes a hub of the folder whenever nobody else does.
@@ -183,6 +196,9 @@ func (k *keeper) run(ctx context.Context, own *owner.Owner) (err error) {
 	}
 	// What is cut here is repeated by those who called, at the owner that comes next.
 	defer func() { own.CloseSocket(); err = errors.Join(err, n.close()) }()
+	if err := own.Guard(databaseFile(k.cfg.Data)); err != nil {
+		return err
+	}
 	if err := own.Serve(owner.Info{Kind: owner.MCP, Version: version()}, n.socket(), cutAfter, k.log); err != nil {
 		return err
 	}

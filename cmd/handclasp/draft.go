@@ -80,9 +80,10 @@ func (c *draftShowCmd) Run(e *env) error {
 		if c.JSON {
 			return printJSON(e, d)
 		}
-		// What agents wrote is shown as text: it cannot move the cursor or hide itself.
-		_, err := fmt.Fprintf(e.stdout, "%s, offered by %s for %s, thread %s\n\n%s\n\nWhy: %s\nFiles: %s\n\n%s\n",
-			d.Status, d.From, d.Sender, d.ThreadID, plain(d.Description), plain(d.Rationale), plain(strings.Join(d.TargetFiles, " ")), plain(d.SuggestedDiff))
+		// What agents wrote is shown as text: it cannot move the cursor or hide itself, nor pass for
+		// what stands behind it.
+		_, err := fmt.Fprintf(e.stdout, "%s, offered by %s for %s, thread %s\n\n%s\n\nWhy:\n%s\nFiles: %s\n\n%s\n",
+			d.Status, d.From, d.Sender, d.ThreadID, indented(d.Description), indented(d.Rationale), lineOrDash(strings.Join(d.TargetFiles, " ")), plain(d.SuggestedDiff))
 		if err == nil && d.Status == string(handoff.Drafted) {
 			err = e.say("\nDecide with: handclasp handoff draft approve %[1]s%[2]s, or decline %[1]s --reason …%[2]s\n", d.DraftID, e.sameHub)
 		}

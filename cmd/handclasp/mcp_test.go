@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -250,28 +251,58 @@ func TestAFolderThatIsRemovedIsNotMadeAgainByThoseWhoUseIt(t *testing.T) {
 	c.end()
 }
 
-func TestAHubWhoseFolderIsRemovedEndsAndSaysSo(t *testing.T) {
+func TestAStdioProcessDoesNotGoOnWithADatabaseThatWasReplaced(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "hub")
-	ready := make(chan struct{})
-	var stderr hubtest.LogBuffer
-	code := make(chan int, 1)
-	r, w := io.Pipe()
-	go func() {
-		_, _ = bufio.NewReader(r).ReadString('\n')
-		close(ready)
-		_, _ = io.Copy(io.Discard, r)
-	}()
-	go func() {
-		code <- run(context.Background(), []string{"serve", "--listen", "127.0.0.1:0", "--data", data}, strings.NewReader(""), io.Discard, io.MultiWriter(&stderr, w))
-		_ = w.Close()
-	}()
-	<-ready
-	if err := os.RemoveAll(data); err != nil {
+	aHub(t, []string{"--data", data}, "anna@acme")
+	other := filepath.Join(t.TempDir(), "hub")
+	aHub(t, []string{"--data", other}, "anna@acme", "frank@acme")
+	c := startMCP(t, "--as", "anna@acme", "--data", data)
+	c.wantOK("before")
+	if err := os.Rename(databaseFile(other), databaseFile(data)); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-code; got != 1 || !strings.Contains(stderr.String(), "was removed or replaced") {
-		t.Errorf("exit %d: %s", got, stderr.String())
+	hubtest.Eventually(t, func() bool { return strings.Contains(c.stderr.String(), "was removed or replaced") })
+	c.wantOK("with the other")
+	if got := mustRun(t, "agent", "list", "--data", data); !strings.Contains(got, "frank@acme") {
+		t.Errorf("it goes on with the old one: %s", got)
+	}
+	c.end()
+}
+
+func TestAHubWhoseFolderOrDatabaseIsRemovedEndsAndSaysSo(t *testing.T) {
+	t.Parallel()
+	for name, remove := range map[string]func(data string) error{
+		"the folder":   os.RemoveAll,
+		"the database": func(data string) error { return os.Remove(databaseFile(data)) },
+		"the database, and another in its place": func(data string) error {
+			return errors.Join(os.WriteFile(data+".other", nil, 0o600), os.Rename(data+".other", databaseFile(data)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data := filepath.Join(t.TempDir(), "hub")
+			ready := make(chan struct{})
+			var stderr hubtest.LogBuffer
+			code := make(chan int, 1)
+			r, w := io.Pipe()
+			go func() {
+				_, _ = bufio.NewReader(r).ReadString('\n')
+				close(ready)
+				_, _ = io.Copy(io.Discard, r)
+			}()
+			go func() {
+				code <- run(context.Background(), []string{"serve", "--listen", "127.0.0.1:0", "--data", data}, strings.NewReader(""), io.Discard, io.MultiWriter(&stderr, w))
+				_ = w.Close()
+			}()
+			<-ready
+			if err := remove(data); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-code; got != 1 || !strings.Contains(stderr.String(), "was removed or replaced") {
+				t.Errorf("exit %d: %s", got, stderr.String())
+			}
+		})
 	}
 }
 
@@ -331,5 +362,32 @@ func TestAnOwnerThatIsFrozenHoldsNoCommandUpForever(t *testing.T) {
 	c.stop()
 	if code := <-c.code; code != 0 {
 		t.Errorf("a signal ended mcp with %d: %s", code, c.stderr.String())
+	}
+}
+
+// replaced is an owner that ends just before so many calls, and its heir.
+type replaced struct {
+	ends  int
+	calls int
+}
+
+func (o *replaced) RoundTrip(*http.Request) (*http.Response, error) {
+	if o.calls++; o.calls <= o.ends {
+		return nil, io.EOF
+	}
+	return &http.Response{StatusCode: http.StatusMethodNotAllowed, Body: http.NoBody}, nil
+}
+
+func TestAnOwnerThatEndsWhileAProcessStartsIsFollowedByItsHeir(t *testing.T) {
+	t.Parallel()
+	owners := &replaced{ends: 2}
+	c := &connection{base: owner.Base, RoundTripper: owners, explain: func(err error) string { return "unusable: " + err.Error() }, pause: time.Nanosecond}
+	if err := c.check(t.Context()); err != nil || owners.calls != 3 {
+		t.Errorf("after %d calls: %v", owners.calls, err)
+	}
+	owners = &replaced{ends: 1}
+	c.RoundTripper, c.pause = owners, 0 // a hub has no heir
+	if err := c.check(t.Context()); err == nil || err.Error() != "unusable: EOF" || owners.calls != 1 {
+		t.Errorf("a hub, after %d calls: %v", owners.calls, err)
 	}
 }

@@ -75,6 +75,9 @@ func serve(ctx context.Context, cfg *config.Serve, log *slog.Logger, ready func(
 	defer func() { err = errors.Join(err, n.close()) }()
 	n.run(ctx)
 	if own != nil {
+		if err := own.Guard(databaseFile(cfg.Data)); err != nil {
+			return err
+		}
 		info := owner.Info{Kind: owner.Serve, URL: public, Version: version()}
 		if err := own.Serve(info, n.socket(), 2*time.Second, log); err != nil {
 			return err
@@ -94,11 +97,11 @@ func serve(ctx context.Context, cfg *config.Serve, log *slog.Logger, ready func(
 	return err
 }
 
-// folderLostError says that the folder of a running hub is gone.
+// folderLostError says that the folder of a running hub is gone, or what it works on in there.
 type folderLostError struct{ data string }
 
 func (e folderLostError) Error() string {
-	return fmt.Sprintf("the data folder %s was removed or replaced while the hub ran, and what it holds is lost. Restore it from a backup, or begin anew with handclasp serve", e.data)
+	return fmt.Sprintf("the data folder %s was removed or replaced while the hub ran, or its database or owner.lock. What was written meanwhile may be lost. Put it back or restore a backup, and start the hub again", e.data)
 }
 
 // endWithFolder ends a hub whose folder is gone: it must not go on acknowledging what is lost.

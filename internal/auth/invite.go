@@ -35,6 +35,9 @@ func OpenInvite(secret []byte, token string) (Invite, bool) {
 	if end < 0 {
 		return Invite{}, false
 	}
+	if strings.ContainsAny(token, "\r\n") { // base64 would skip them
+		return Invite{}, false
+	}
 	signed := token[:end]
 	mac, err := base64.RawURLEncoding.Strict().DecodeString(token[end+1:])
 	if err != nil || !hmac.Equal(mac, inviteMAC(secret, signed)) {

@@ -33,7 +33,7 @@ func TestAnInviteThatWasNotSignedHereOpensForNobody(t *testing.T) {
 	parts := strings.Split(token, ".")
 	encoded := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 	for name, forged := range map[string]string{
-		"empty": "", "no dots": "abc", "dots": "..", "cut": token[:len(token)-1], "longer": token + "A", "padded": token + "=",
+		"empty": "", "no dots": "abc", "dots": "..", "cut": token[:len(token)-1], "longer": token + "A", "padded": token + "=", "broken": token[:len(token)-3] + "\n" + token[len(token)-3:],
 		"another secret":  SignInvite(NewSecret(), Invite{ID: "0197", Handle: "frank@acme"}),
 		"another handle":  parts[0] + "." + encoded(`{"jti":"0197","handle":"root@acme"}`) + "." + parts[2],
 		"no algorithm":    encoded(`{"alg":"none"}`) + "." + parts[1] + ".",

@@ -285,7 +285,10 @@ func (b *bridge) noAnswer(status int, body []byte) *failure {
 		case status >= http.StatusInternalServerError:
 			return b.unreachable(fmt.Errorf("status %d came", status))
 		default:
-			return &failure{handoff.Refuse(handoff.CodeInvalidRequest, b.cfg.Explain(fmt.Errorf("no hub answers there (status %d, %s)", status, shape(body))), ""), false, false}
+			// Something may have carried the call out and answered it in a way that is none.
+			f := &failure{handoff.Refuse(handoff.CodeInvalidRequest, b.cfg.Explain(fmt.Errorf("no hub answers there (status %d, %s)", status, shape(body))), ""), false, false}
+			f.sent = status < http.StatusMultipleChoices && json.Valid(body)
+			return f
 		}
 	}
 	if p.Code == handoff.CodeUnavailable || status >= http.StatusInternalServerError {

@@ -187,6 +187,13 @@ func TestGivingUpSaysTrulyWhetherSomethingWasSent(t *testing.T) {
 	}
 }
 
+func TestAHubThatAnsweredSomethingElseMayHaveDoneTheCall(t *testing.T) {
+	t.Parallel()
+	s := open(t, hubFunc(func(*http.Request) (*http.Response, error) { return jsonReply(`{"jsonrpc":"2.0","id":2,"result":{}}`) }))
+	s.send(tool("1", `{}`))
+	s.next().wantToolError(t, "1", "invalid_request", "is not known: look with check_inbox or view_thread")
+}
+
 // endless is a body that never ends.
 type endless struct{}
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -50,6 +51,9 @@ func malformed(body []byte, note *requestNote) (id json.RawMessage, code handoff
 		}
 		return m.ID, handoff.CodeInvalidRequest, "the body is not a JSON-RPC 2.0 message"
 	}
+	if !returnable(m.ID) {
+		return m.ID, handoff.CodeInvalidRequest, "id: a string or a whole number of 64 bits is accepted"
+	}
 	if len(m.Params) == 0 || string(m.Params) == "null" {
 		return nil, "", ""
 	}
@@ -66,6 +70,8 @@ func malformed(body []byte, note *requestNote) (id json.RawMessage, code handoff
 	switch {
 	case m.Method == "tools/call" && (err != nil || call.Name == nil):
 		return m.ID, handoff.CodeInvalidParams, "params.name: the name of a tool is needed, as a string"
+	case m.Method == "tools/call" && len(*call.Name) > maxToolName: // the SDK repeats it whole
+		return m.ID, handoff.CodeInvalidParams, "params.name: no tool is named " + handoff.Quote(*call.Name)
 	case m.Method == "prompts/get" && (err != nil || call.Name == nil):
 		return m.ID, handoff.CodeInvalidParams, "params.name: the name of a prompt is needed, as a string"
 	case m.Method == "prompts/get":
@@ -83,6 +89,19 @@ func malformed(body []byte, note *requestNote) (id json.RawMessage, code handoff
 	}
 	note.learn(m.Method, call.Name, call.Meta)
 	return nil, "", ""
+}
+
+// maxToolName is what the protocol allows the name of a tool, in bytes.
+const maxToolName = 128
+
+// returnable reports whether the answer to a request can bear its id. The SDK keeps numbers as whole
+// ones: it would do what was asked, and answer somebody else.
+func returnable(id json.RawMessage) bool {
+	var n float64
+	if json.Unmarshal(id, &n) != nil {
+		return true // no number
+	}
+	return n == math.Trunc(n) && n >= math.MinInt64 && n < math.MaxInt64
 }
 
 // malformedArguments says what is wrong with the arguments of a prompt, which the protocol wants

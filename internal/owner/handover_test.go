@@ -52,3 +52,27 @@ func TestAHubAsksTheNextOwnerWhenTheOneThatItAskedDies(t *testing.T) {
 	}
 	hub.Release()
 }
+
+func TestALockOnAFileThatIsNotThereAnyMoreIsNone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		meanwhile func(path string) error
+		want      bool
+	}{
+		"nothing":  {func(string) error { return nil }, false},
+		"removed":  {os.Remove, true},
+		"replaced": {func(path string) error { return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)) }, true},
+	} {
+		own, err := Take(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(own.Release)
+		if err := c.meanwhile(own.lock.Name()); err != nil {
+			t.Fatal(err)
+		}
+		if got := replaced(own.lock); got != c.want {
+			t.Errorf("%s: replaced %v", name, got)
+		}
+	}
+}

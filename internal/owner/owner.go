@@ -34,8 +34,9 @@ type Owner struct {
 	wanted  chan struct{} // closed when a hub asked for the folder
 	wantPID int
 
-	lost  chan struct{} // closed when the folder is no longer the one that was taken
-	ended chan struct{}
+	guarded []guarded
+	lost    chan struct{} // closed when the folder is no longer the one that was taken
+	ended   chan struct{}
 
 	release sync.Once
 }
@@ -73,16 +74,37 @@ func Take(data string) (*Owner, error) {
 		return nil, fmt.Errorf("the data folder %s is on a network file system (%s), where locks cannot be relied on. Choose a folder on a local disk with --data, or share one hub with handclasp serve", data, kind)
 	}
 	path := filepath.Join(data, "owner.lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("%s cannot be opened: %w. Choose another folder with --data, or give yourself the right to write there", path, err)
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("%s cannot be opened: %w. Choose another folder with --data, or give yourself the right to write there", path, err)
+		}
+		o, err := lock(data, f)
+		if err != nil {
+			unlock(f)
+			return nil, err
+		}
+		if replaced(f) { // meanwhile; the lock of a file that is not there keeps nobody away
+			unlock(f)
+			continue
+		}
+		return o, nil
 	}
-	o, err := lock(data, f)
+}
+
+// replaced reports whether the lock file was removed, or another put in its place.
+func replaced(f *os.File) bool {
+	held, err := f.Stat()
 	if err != nil {
-		_ = f.Close()
-		return nil, err
+		return false
 	}
-	return o, nil
+	return another(held, f.Name(), os.Lstat)
+}
+
+// another reports whether path does not lead to the file any more.
+func another(file os.FileInfo, path string, look func(string) (os.FileInfo, error)) bool {
+	there, err := look(path)
+	return errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(file, there)
 }
 
 func lock(data string, f *os.File) (*Owner, error) {
@@ -99,6 +121,13 @@ func lock(data string, f *os.File) (*Owner, error) {
 	// the process, whatever the file says.
 	write(f, strconv.Itoa(os.Getpid()))
 	return &Owner{data: data, lock: f, wanted: make(chan struct{}), lost: make(chan struct{}), ended: make(chan struct{})}, nil
+}
+
+// unlock ends the lock, if there is one, and closes the file. Closing alone would leave the lock to
+// a child that is just being started, until it runs its own program.
+func unlock(f *os.File) {
+	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+	_ = f.Close()
 }
 
 // holder is the process that the file names, or "".
@@ -118,7 +147,11 @@ func reservation(f *os.File) int {
 		return 0
 	}
 	info, err := f.Stat()
-	if err != nil || time.Since(info.ModTime()) > reservedFor || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+	if err != nil || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return 0
+	}
+	// From the future when the clock was set back since; that must not make it last.
+	if age := time.Since(info.ModTime()); age > reservedFor || age < -reservedFor {
 		return 0
 	}
 	return pid
@@ -142,8 +175,24 @@ func write(f *os.File, text string) {
 // Wanted is closed once a hub has asked for the folder: end what runs and call [Owner.Release].
 func (o *Owner) Wanted() <-chan struct{} { return o.wanted }
 
-// Lost is closed once the folder was removed, or another put in its place, while the owner serves:
-// end what runs, for whatever it writes is lost.
+// Guard watches a file too that the owner has opened; call it before [Owner.Serve].
+func (o *Owner) Guard(path string) error {
+	file, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("look at %s: %w", path, err)
+	}
+	o.guarded = append(o.guarded, guarded{path, file})
+	return nil
+}
+
+// guarded is a file as it was when the owner opened it.
+type guarded struct {
+	path string
+	file os.FileInfo
+}
+
+// Lost is closed once the folder or a guarded file was removed, or another put in its place, while
+// the owner serves: end what runs, for whatever it writes is lost.
 func (o *Owner) Lost() <-chan struct{} { return o.lost }
 
 // stillThere is how often the owner looks whether the folder is.
@@ -158,14 +207,15 @@ func (o *Owner) watchFolder() {
 			return
 		case <-tick.C:
 		}
-		held, err := o.lock.Stat()
-		if err != nil {
-			return
+		gone := replaced(o.lock)
+		for _, g := range o.guarded {
+			gone = gone || another(g.file, g.path, os.Stat)
 		}
-		if there, err := os.Lstat(o.lock.Name()); errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(held, there) {
+		if gone {
 			close(o.lost)
 			return
 		}
+		o.srv.mend()
 	}
 }
 
@@ -196,6 +246,6 @@ func (o *Owner) Release() {
 		default:
 			_ = o.lock.Truncate(0)
 		}
-		_ = o.lock.Close()
+		unlock(o.lock)
 	})
 }

@@ -314,6 +314,50 @@ func TestASocketOfSomebodyElseIsNotBelieved(t *testing.T) {
 	}
 }
 
+func TestAnOwnerWhoseSocketIsRemovedMakesItAgain(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	own := take(t, data)
+	serve(t, own, owner.MCP)
+	path := owner.SocketPath(data)
+	for name, meanwhile := range map[string]func() error{
+		"removed": func() error { return nil },
+		"another socket in its place": func() error {
+			l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
+			if err == nil {
+				l.SetUnlinkOnClose(false)
+				err = l.Close()
+			}
+			return err
+		},
+	} {
+		if err := errors.Join(os.Remove(path), meanwhile()); err != nil {
+			t.Fatal(err)
+		}
+		hubtest.Eventually(t, func() bool {
+			info, err := owner.Ask(t.Context(), data)
+			return err == nil && info.PID == os.Getpid()
+		})
+		if at, err := os.Lstat(path); err != nil || at.Mode() != os.ModeSocket|0o600 {
+			t.Errorf("%s: the socket %v %v", name, at, err)
+		}
+	}
+	own.Release()
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket stays: %v", err)
+	}
+}
+
+func TestAReservationDoesNotOutlastAClockThatIsSetBack(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	path := writeLock(t, data, fmt.Sprintf("for %d\n", other(t)))
+	if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	take(t, data)
+}
+
 func TestAReservationHoldsForTheOneWhoAskedAndForFiveSeconds(t *testing.T) {
 	t.Parallel()
 	data, pid := t.TempDir(), other(t)

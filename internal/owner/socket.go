@@ -58,49 +58,84 @@ func own(path, data string) error {
 // socket is the owner's listener.
 type socket struct {
 	path    string
-	file    os.FileInfo
 	http    *http.Server
+	log     *slog.Logger
 	grace   time.Duration
 	closing chan struct{}
 	once    sync.Once
-	done    chan struct{}
+	serving sync.WaitGroup
+
+	mu       sync.Mutex
+	listener *net.UnixListener
+	file     os.FileInfo
+	closed   bool
+	failed   string // why the socket that went missing could not be made again
 }
 
 // Serve answers on owner.sock until [Owner.CloseSocket]: what package owner itself knows, and h for
 // the rest. Calls that still run then get grace to end; those of clients that repeat
 // what was cut need none.
 func (o *Owner) Serve(info Info, h http.Handler, grace time.Duration, log *slog.Logger) error {
-	path := SocketPath(o.data)
-	if err := removeStale(path); err != nil {
-		return err
-	}
-	l, err := listen(path)
-	if err != nil {
-		return fmt.Errorf("listen on %s: %w. Choose another folder with --data, or give yourself the right to write there", path, err)
-	}
 	info.PID = os.Getpid()
-	s := &socket{path: path, grace: grace, closing: make(chan struct{}), done: make(chan struct{})}
+	s := &socket{path: SocketPath(o.data), log: log, grace: grace, closing: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /owner", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, info) })
 	mux.HandleFunc("GET /owner/watch", s.watch)
 	mux.HandleFunc("POST /owner/handover", func(w http.ResponseWriter, r *http.Request) { o.askedToHandOver(w, r, info) })
 	mux.Handle("/", h)
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	// The path may lead to a later owner's socket by then, so it is removed with care.
-	l.SetUnlinkOnClose(false)
-	if s.file, err = os.Lstat(path); err != nil {
-		_ = l.Close()
-		return fmt.Errorf("listen on %s: %w", path, err)
+	if err := s.listen(); err != nil {
+		return err
 	}
 	o.srv = s
 	go o.watchFolder()
-	go func() {
-		defer close(s.done)
-		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("the owner's socket ended", "error", err)
-		}
-	}()
 	return nil
+}
+
+// listen makes the socket and answers on it.
+func (s *socket) listen() error {
+	if err := removeStale(s.path); err != nil {
+		return err
+	}
+	l, err := listen(s.path)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w. Choose another folder with --data, or give yourself the right to write there", s.path, err)
+	}
+	// The path may lead to a later owner's socket by then, so it is removed with care.
+	l.SetUnlinkOnClose(false)
+	file, err := os.Lstat(s.path)
+	if err != nil {
+		_ = l.Close()
+		return fmt.Errorf("listen on %s: %w", s.path, err)
+	}
+	s.listener, s.file = l, file
+	s.serving.Go(func() {
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			s.log.Error("the owner's socket ended", "error", err)
+		}
+	})
+	return nil
+}
+
+// mend makes the socket again if somebody removed it: without it nobody reaches the owner, and
+// its lock keeps everybody else from the folder.
+func (s *socket) mend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now, err := os.Lstat(s.path); s.closed || err == nil && os.SameFile(s.file, now) {
+		return
+	}
+	was := s.listener
+	if err := s.listen(); err != nil {
+		if s.failed != err.Error() {
+			s.log.Error("the owner's socket was removed and cannot be made again", "error", err)
+		}
+		s.failed = err.Error()
+		return
+	}
+	_ = was.Close()
+	s.failed = ""
+	s.log.Warn("the owner's socket was removed; it was made again", "path", s.path)
 }
 
 // removeStale removes what a dead owner left: holding the lock proves that it is gone.
@@ -160,13 +195,16 @@ func (o *Owner) askedToHandOver(w http.ResponseWriter, r *http.Request, info Inf
 
 func (s *socket) close() {
 	s.once.Do(func() {
+		s.mu.Lock()
+		s.closed = true
+		s.mu.Unlock()
 		close(s.closing)
 		ctx, cancel := context.WithTimeout(context.Background(), s.grace)
 		defer cancel()
 		if s.http.Shutdown(ctx) != nil {
 			_ = s.http.Close()
 		}
-		<-s.done
+		s.serving.Wait()
 		if now, err := os.Lstat(s.path); err == nil && os.SameFile(s.file, now) {
 			_ = os.Remove(s.path)
 		}

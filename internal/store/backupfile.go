@@ -27,6 +27,11 @@ const (
 	backupFormat = 1
 	// maxBackupLine is more than any row can take: a body of 64 MiB, each byte of it escaped.
 	maxBackupLine = 512 << 20
+	// maxBackupHeader is more than the header takes.
+	maxBackupHeader = 64 << 10
+	// maxBackupValues is more than any line holds, which a long one must not exceed: a few kilobytes
+	// of a file can hold millions of numbers, and each takes a hundred bytes when it is read.
+	maxBackupValues = 1000
 )
 
 // backupStart is how the header begins.
@@ -148,7 +153,7 @@ func openBackup(r io.Reader) (*backupReader, error) {
 		return nil, err
 	}
 	b := &backupReader{in: bufio.NewReaderSize(gz, 64<<10), sum: sha256.New(), rows: map[string]int64{}}
-	line, err := b.read()
+	line, err := b.read(maxBackupHeader)
 	if !bytes.HasPrefix(b.buf, backupStart) && !bytes.HasPrefix(backupStart, b.buf) {
 		return nil, errNoBackup
 	}
@@ -170,7 +175,7 @@ func openBackup(r io.Reader) (*backupReader, error) {
 }
 
 // read gives the next line; it is valid until the next call.
-func (b *backupReader) read() ([]byte, error) {
+func (b *backupReader) read(longest int) ([]byte, error) {
 	b.buf = b.buf[:0]
 	for {
 		part, err := b.in.ReadSlice('\n')
@@ -180,8 +185,8 @@ func (b *backupReader) read() ([]byte, error) {
 			return b.buf, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, explainRead(err)
-		case len(b.buf) > maxBackupLine:
-			return nil, damaged("a line is longer than any row")
+		case len(b.buf) > longest:
+			return nil, damaged("a line is longer than any that a backup has")
 		}
 	}
 }
@@ -204,9 +209,12 @@ func (b *backupReader) next() (*backupLine, error) {
 		b.ahead = nil
 		return l, nil
 	}
-	text, err := b.read()
+	text, err := b.read(maxBackupLine)
 	if err != nil {
 		return nil, err
+	}
+	if crowded(text) {
+		return nil, damaged("a line holds more values than any table has columns")
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -219,6 +227,25 @@ func (b *backupReader) next() (*backupLine, error) {
 		b.sum.Write(text)
 	}
 	return &l, nil
+}
+
+// crowded reports whether a line holds more values than a backup can have in one.
+func crowded(line []byte) bool {
+	if len(line) < maxBackupHeader {
+		return false
+	}
+	values, quoted := 0, false
+	for i := 0; i < len(line) && values < maxBackupValues; i++ {
+		switch c := line[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			values++
+		}
+	}
+	return values == maxBackupValues
 }
 
 // table goes on to the next table. [io.EOF] means that the trailer came and all is as it says.

@@ -61,7 +61,7 @@ type restoring struct {
 // sqlite fills a file beside the database's place and puts it there when it is whole.
 func (r *restoring) sqlite(ctx context.Context) (err error) {
 	path := r.s.cfg.Path
-	for _, suffix := range []string{"", "-wal"} { // a log that was left behind would be played into it
+	for _, suffix := range []string{"", "-wal", "-journal"} { // a log that was left behind would be played into it
 		if _, err := os.Lstat(path + suffix); !errors.Is(err, os.ErrNotExist) {
 			return OccupiedError{"there is already a " + filepath.Base(path+suffix) + " in " + filepath.Dir(path), "Name another folder with --data, or move that file away"}
 		}

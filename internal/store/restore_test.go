@@ -56,6 +56,15 @@ func TestABackupThatIsNotWholeIsRefusedAndLeavesNothing(t *testing.T) {
 				l[i] = strings.Replace(l[i], "xxx", "xyx", 1)
 				return l
 			}), "damaged"},
+			"a line of a million numbers": {body(func(l []string) []string {
+				i := slices.IndexFunc(l, func(s string) bool { return strings.HasPrefix(s, `{"t":"agents"`) })
+				l[i] = `{"t":"agents","r":[` + strings.Repeat(`",\"",1,`, 1_000_000) + "1]}\n"
+				return l
+			}), "more values than any table"},
+			"an endless header": {body(func(l []string) []string {
+				l[0] = `{"handclasp_backup":1,"program":"` + strings.Repeat("x", 1_000_000) + "\"}\n"
+				return l
+			}), "longer than any"},
 			"a later schema": {body(func(l []string) []string {
 				l[0] = strings.Replace(l[0], `"schema":`, `"schema":9`, 1)
 				return l
@@ -124,9 +133,13 @@ func TestARestoreIntoAHubIsRefusedAndChangesNothing(t *testing.T) {
 				t.Errorf("beside the database: %v (%v)", left, err)
 			}
 			// A log without its database would be played into the restored one.
-			must(t, os.Rename(f.cfg.Path, f.cfg.Path+"-wal"))
-			if _, err := store.Restore(context.Background(), f.cfg, bytes.NewReader(backup), nil); !errors.As(err, &occupied) {
-				t.Errorf("got %v", err)
+			from := f.cfg.Path
+			for _, suffix := range []string{"-wal", "-journal"} {
+				must(t, os.Rename(from, f.cfg.Path+suffix))
+				from = f.cfg.Path + suffix
+				if _, err := store.Restore(context.Background(), f.cfg, bytes.NewReader(backup), nil); !errors.As(err, &occupied) {
+					t.Errorf("with a %s: %v", suffix, err)
+				}
 			}
 		}
 	})

@@ -48,6 +48,31 @@ func (s *Store) openSQLite(ctx context.Context) error {
 	return nil
 }
 
+// journal is the database and its write-ahead log as files, so that a log whose database was put
+// aside is known as such.
+type journal struct{ database, log os.FileInfo }
+
+func (s *Store) noteJournal() {
+	s.journal.database, _ = os.Stat(s.cfg.Path) // it was just opened; without it nothing is dropped
+	s.journal.log, _ = os.Stat(s.cfg.Path + "-wal")
+}
+
+// dropOrphanedLog removes a log of ours that lies beside another database now: SQLite would play
+// it into that one, whatever it holds.
+func (s *Store) dropOrphanedLog() {
+	if s.journal.database == nil || s.journal.log == nil || sameFile(s.cfg.Path, s.journal.database) || !sameFile(s.cfg.Path+"-wal", s.journal.log) {
+		return
+	}
+	for _, tail := range []string{"-wal", "-shm"} {
+		_ = os.Remove(s.cfg.Path + tail) // whoever opens the other database says what is wrong
+	}
+}
+
+func sameFile(path string, as os.FileInfo) bool {
+	now, err := os.Stat(path)
+	return err == nil && os.SameFile(now, as)
+}
+
 // speed: savepoints keep the pages they may have to restore in memory instead of a file, the
 // writer's cache holds the inner pages of a few million rows, and a checkpoint, which a commit
 // has to wait for, comes every 16 MiB of log instead of every four. Durability is untouched.

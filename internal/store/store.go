@@ -63,6 +63,7 @@ type Store struct {
 	// SQLite
 	group   *committer
 	readers chan *sqliteConn
+	journal journal
 	wdb     *sql.DB
 	rdb     *sql.DB
 	// PostgreSQL
@@ -112,6 +113,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		}
 		return nil, fmt.Errorf("read the database's settings: %w", err)
 	}
+	if cfg.Path != "" {
+		s.noteJournal()
+	}
 	return s, nil
 }
 
@@ -134,6 +138,7 @@ func (s *Store) Close() error {
 				errs = append(errs, db.Close())
 			}
 		}
+		s.dropOrphanedLog()
 	})
 	return errors.Join(errs...)
 }
