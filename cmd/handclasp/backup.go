@@ -127,7 +127,7 @@ type restoreCmd struct {
 
 // Help is printed by --help.
 func (c *restoreCmd) Help() string {
-	return `The hub to fill must be new: a folder without a hub, or an empty PostgreSQL database. The whole file is checked before anything is written, and a restore that fails leaves nothing behind. Agents keep their keys and people their sessions. A reader that follows the log is told cursor_expired and begins anew.
+	return `The hub to fill must be new: a folder without a hub, or an empty PostgreSQL database. The whole file is checked before anything is written, and a restore that fails leaves no hub behind. Agents keep their keys and people their sessions. A reader that follows the log is told cursor_expired and begins anew.
 
 Examples:
   handclasp restore handclasp.backup --data ~/restored
