@@ -13,6 +13,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -212,7 +213,7 @@ func (b *bridge) deliver(m *message, got *rpc, body []byte) *failure {
 	}
 	if reason := notJustNow(got); reason != "" {
 		// It may come back: the answer to the same key is then the answer to this call.
-		return &failure{unavailable(reason), true, true}
+		return &failure{unavailable(told(reason)), true, true}
 	}
 	if m.method == "initialize" {
 		b.agree(got.result)
@@ -280,7 +281,7 @@ func (b *bridge) noAnswer(status int, body []byte) *failure {
 		Code    handoff.Code `json:"code"`
 		Message string       `json:"message"`
 	}
-	if json.Unmarshal(body, &p) != nil || p.Code == "" {
+	if json.Unmarshal(body, &p) != nil || !codes.MatchString(string(p.Code)) {
 		switch {
 		case status >= http.StatusInternalServerError:
 			return b.unreachable(fmt.Errorf("status %d came", status))
@@ -292,9 +293,24 @@ func (b *bridge) noAnswer(status int, body []byte) *failure {
 		}
 	}
 	if p.Code == handoff.CodeUnavailable || status >= http.StatusInternalServerError {
-		return &failure{unavailable(p.Message), true, true}
+		return &failure{unavailable(told(p.Message)), true, true}
 	}
-	return &failure{handoff.Refuse(p.Code, p.Message, ""), false, false}
+	return &failure{handoff.Refuse(p.Code, told(p.Message), ""), false, false}
+}
+
+// maxTold is how much is repeated of what a hub says for a refusal, in graphemes.
+const maxTold = 1000
+
+// keys is what an API key looks like. Something between here and the hub may repeat what it was
+// sent, and what the bridge says is read by a model and kept in logs.
+var keys = regexp.MustCompile(`hc_live_[0-9A-Za-z]+`)
+
+// codes is what one looks like; a hub that is newer may have others than ours.
+var codes = regexp.MustCompile(`^[a-z_]{1,64}$`)
+
+// told is a sentence of a hub as it may be repeated.
+func told(message string) string {
+	return handoff.CutGraphemes(keys.ReplaceAllString(message, "hc_live_…"), maxTold)
 }
 
 // shape says what a body looks like, without repeating it.

@@ -194,6 +194,21 @@ func TestAHubThatAnsweredSomethingElseMayHaveDoneTheCall(t *testing.T) {
 	s.next().wantToolError(t, "1", "invalid_request", "is not known: look with check_inbox or view_thread")
 }
 
+func TestWhatAHubSaysOfARefusalIsCutAndHoldsNoKey(t *testing.T) {
+	t.Parallel()
+	const key = "hc_live_5e5e5e5e"
+	for name, message := range map[string]string{"the key": "no such key: " + key, "the key at the cut": strings.Repeat("x", 995) + key, "too long": strings.Repeat("x", 1_000_000)} {
+		body := `{"code":"permission_denied","message":"` + message + `"}`
+		s := open(t, hubFunc(func(*http.Request) (*http.Response, error) { return reply(403, "application/json", body) }))
+		s.send(tool("1", `{}`))
+		m := s.next()
+		m.wantToolError(t, "1", "permission_denied", "")
+		if text := m.line; strings.Contains(text, "5e") || len(text) > 4000 {
+			t.Errorf("%s: %.200s", name, text)
+		}
+	}
+}
+
 // endless is a body that never ends.
 type endless struct{}
 

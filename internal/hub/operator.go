@@ -3,8 +3,6 @@ package hub
 import (
 	"context"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -102,12 +100,9 @@ func (c *change) register(handle string, in AgentInput) (NewKey, error) {
 // agentNamed reads an agent for an operator's command. A handle that nobody bears is answered with
 // those that may be meant; the operator may know them all.
 func agentNamed(tx *store.Tx, handle string) (store.AgentRow, error) {
-	var a store.AgentRow
-	if utf8.ValidString(handle) && !strings.ContainsRune(handle, 0) { // PostgreSQL takes no other text
-		var err error
-		if a, err = tx.AgentByHandle(handle); !isCode(err, handoff.CodeNotFound) {
-			return a, err
-		}
+	a, err := tx.AgentByHandle(handle)
+	if !isCode(err, handoff.CodeNotFound) {
+		return a, err
 	}
 	handles, err := tx.Handles()
 	if err != nil {

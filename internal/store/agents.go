@@ -109,6 +109,9 @@ func (tx *Tx) label(agentID, kind, name, value string) error {
 // AgentByHandle reads an agent by its handle in any case; [handoff.CodeNotFound] when it was
 // never registered.
 func (tx *Tx) AgentByHandle(handle string) (AgentRow, error) {
+	if !storable(handle) {
+		return AgentRow{}, handoff.NotFound("agent", handle)
+	}
 	return tx.agent("a.handle_key = $1", handoff.FoldHandle(handle), handle)
 }
 
@@ -241,6 +244,9 @@ func (tx *Tx) KeyByHash(hash string) (Key, AgentRow, error) {
 func (tx *Tx) KeyByID(id string) (Key, AgentRow, error) { return tx.keyWithAgent("k.id = $1", id) }
 
 func (tx *Tx) keyWithAgent(where, arg string) (Key, AgentRow, error) {
+	if !storable(arg) {
+		return Key{}, AgentRow{}, sql.ErrNoRows
+	}
 	var k keyScan
 	var a agentScan
 	if err := tx.row("SELECT "+keyColumns+", "+agentColumns+" FROM api_keys k JOIN agents a ON a.id = k.agent_id WHERE "+where, arg).

@@ -1,6 +1,9 @@
 package store
 
-import "time"
+import (
+	"database/sql"
+	"time"
+)
 
 // Invite is a one-time join link. Its token is kept nowhere: it is signed over the id.
 type Invite struct {
@@ -42,6 +45,9 @@ func (tx *Tx) InsertInvite(i *Invite) error {
 // LockInvite reads a join link and keeps others from redeeming it until the end of tx;
 // [sql.ErrNoRows] when there is none.
 func (tx *Tx) LockInvite(id string) (Invite, error) {
+	if !storable(id) {
+		return Invite{}, sql.ErrNoRows
+	}
 	var s inviteScan
 	err := tx.row("SELECT "+inviteColumns+" FROM invites WHERE id = $1"+tx.d.forUpdate(), id).scan(s.dest()...)
 	return s.value(), err

@@ -92,6 +92,9 @@ func (tx *Tx) Drafts(handoffID string) ([]handoff.Draft, error) {
 
 // Draft reads one draft.
 func (tx *Tx) Draft(id string) (handoff.Draft, error) {
+	if !storable(id) {
+		return handoff.Draft{}, handoff.NotFound("draft", id)
+	}
 	list, err := tx.drafts(draftColumns+" FROM drafts WHERE id = $1", id)
 	if err == nil && len(list) == 0 {
 		err = handoff.NotFound("draft", id)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"handclasp/internal/handoff"
 )
@@ -208,6 +209,10 @@ func jsonValue(column, text string, dest any) error {
 	}
 	return nil
 }
+
+// storable reports whether a text can stand in a row at all: PostgreSQL fails the whole transaction
+// that merely asks for another.
+func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // notFound turns the absence of a row into the answer for what does not exist.
 func notFound(err error, noun, id string) error {
