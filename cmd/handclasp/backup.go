@@ -59,8 +59,7 @@ func (c *backupCmd) Run(e *env) error {
 	if err := c.toStdout(e, c.File, "backup FILE"); err != nil {
 		return err
 	}
-	return operate(e, &c.Where, func(o *operatorClient) error {
-		o.ctx = e.ctx // it takes as long as it takes
+	return operateAtLength(e, &c.Where, func(o *operatorClient) error {
 		if c.File == "-" {
 			_, err := o.backup(e, e.stdout, false)
 			return err
@@ -258,8 +257,7 @@ func (c *exportCmd) Run(e *env) error {
 	if c.Output == "-" && c.JSON {
 		return c.toStdout(e, c.Output, "export -o FILE")
 	}
-	return operate(e, &c.Where, func(o *operatorClient) error {
-		o.ctx = e.ctx
+	return operateAtLength(e, &c.Where, func(o *operatorClient) error {
 		if c.Output == "-" {
 			_, _, err := o.export(e, e.stdout, c.After, false)
 			return err

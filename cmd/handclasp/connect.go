@@ -232,6 +232,10 @@ func (k *keeper) explain(err error) string {
 	defer k.mu.Unlock()
 	if k.err != nil {
 		err = k.err
+	} else if errors.Is(err, context.DeadlineExceeded) {
+		if frozen, ok := k.frozen(); ok {
+			err = unanswered(frozen)
+		}
 	}
 	return fmt.Sprintf("the hub in %s cannot be used: %s", k.cfg.Data, reason(err))
 }
@@ -263,15 +267,19 @@ func (k *keeper) wait(ctx context.Context) error {
 
 // silence says why nobody answers: the owner is frozen, if there is one.
 func (k *keeper) silence(err error) error {
-	own, taken := owner.Take(k.cfg.Data)
-	if taken == nil {
-		own.Release()
-	}
-	var owned owner.OwnedError
-	if errors.As(taken, &owned) {
+	if owned, ok := k.frozen(); ok {
 		return unanswered(owned)
 	}
 	return errors.New(k.explain(err))
+}
+
+// frozen is the owner that holds the folder, of which is known that it does not answer.
+func (k *keeper) frozen() (owned owner.OwnedError, ok bool) {
+	own, err := owner.Take(k.cfg.Data)
+	if err == nil {
+		own.Release()
+	}
+	return owned, errors.As(err, &owned)
 }
 
 // reason is the innermost cause, which says more to a person than the way it came.

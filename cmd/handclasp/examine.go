@@ -239,6 +239,10 @@ func (d *doctor) owner() bool {
 	info, err := owner.Ask(d.ctx, d.cfg.Data)
 	switch {
 	case err != nil:
+		if owned.PID == "" {
+			d.note("owner", fault, "find the process with "+shellWords("lsof", filepath.Join(d.cfg.Data, "owner.lock"))+" and end it", "a process holds the folder and does not answer; no call gets through")
+			return false
+		}
 		d.note("owner", fault, "kill -9 "+owned.PID, "process %s holds the folder and does not answer; no call gets through. Nothing that was acknowledged is lost when it is ended", owned.PID)
 		return false
 	case info.Version != version():

@@ -65,6 +65,20 @@ func operateOn(e *env, where *config.Where, founding bool, f func(*operatorClien
 	}
 }
 
+// operateAtLength is operate for what may take long: where nobody owns the folder, this process
+// serves others meanwhile.
+func operateAtLength(e *env, where *config.Where, f func(*operatorClient) error) error {
+	if err := where.Check(); err != nil {
+		return usageError{err}
+	}
+	conn, err := connectHere(e.ctx, where, "", telemetry.NewLogger(e.stderr, "text", slog.LevelError))
+	if err != nil {
+		return err
+	}
+	defer conn.close()
+	return f(&operatorClient{ctx: e.ctx, http: conn.client()})
+}
+
 // frozenAfter is how long an owner may take to start or to end.
 const frozenAfter = 8 * time.Second
 

@@ -54,6 +54,9 @@ func (c *tailCmd) Run(e *env) error {
 	names := map[string]string{}
 	for e.ctx.Err() == nil {
 		page, err := c.next(o, cursor)
+		if err == nil {
+			err = c.learn(o, names, page.Events)
+		}
 		var gone unreachableError
 		switch {
 		case errors.As(err, &gone) && e.ctx.Err() == nil: // the owner ended; another comes, and skips nothing
@@ -67,8 +70,10 @@ func (c *tailCmd) Run(e *env) error {
 		case err != nil:
 			return err
 		}
-		if err := c.show(e, o, page.Events, names); err != nil {
-			return err
+		for i := range page.Events {
+			if err := c.print(e, &page.Events[i], names); err != nil {
+				return err
+			}
 		}
 		cursor = page.NextCursor
 		if c.NoFollow && len(page.Events) == 0 {
@@ -89,18 +94,6 @@ func (c *tailCmd) next(o *operatorClient, cursor string) (page restapi.Events, e
 	q := url.Values{"cursor": {cursor}, "as": {c.As}, "wait": {strconv.Itoa(wait)}}
 	err = o.get("/operator/events?"+q.Encode(), &page)
 	return page, err
-}
-
-func (c *tailCmd) show(e *env, o *operatorClient, events []restapi.Event, names map[string]string) error {
-	if err := c.learn(o, names, events); err != nil {
-		return err
-	}
-	for i := range events {
-		if err := c.print(e, &events[i], names); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // learn keeps the handles of the agents that the events name.

@@ -263,14 +263,19 @@ func TestErasedTextLeavesTheFileOfTheDatabase(t *testing.T) {
 	noError(t, err)
 	erase(f, w.id)
 	erase(f, long)
-	noError(t, f.Store.Close()) // the last connection moves the log into the file
-	entries, err := os.ReadDir(filepath.Dir(f.Config.Path))
-	noError(t, err)
-	for _, entry := range entries {
-		content, err := os.ReadFile(filepath.Join(filepath.Dir(f.Config.Path), entry.Name()))
+	erased := func(when string) {
+		t.Helper()
+		entries, err := os.ReadDir(filepath.Dir(f.Config.Path))
 		noError(t, err)
-		if n := strings.Count(string(content), secret); n != 0 {
-			t.Errorf("%s still holds it %d times", entry.Name(), n)
+		for _, entry := range entries {
+			content, err := os.ReadFile(filepath.Join(filepath.Dir(f.Config.Path), entry.Name()))
+			noError(t, err)
+			if n := strings.Count(string(content), secret); n != 0 {
+				t.Errorf("%s: %s still holds it %d times", when, entry.Name(), n)
+			}
 		}
 	}
+	erased("while the hub goes on")
+	noError(t, f.Store.Close())
+	erased("afterwards")
 }

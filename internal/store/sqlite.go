@@ -263,6 +263,29 @@ func (c *sqliteConn) drop() {
 }
 
 func (s *Store) readSQLite(ctx context.Context, fn func(*Tx) error) error {
+	return s.onReader(ctx, func(run context.Context, conn *sqliteConn) error { return s.snapshotOn(run, conn, fn) })
+}
+
+// checkpointSQLite waits for writers and readers, and leaves the log empty.
+func (s *Store) checkpointSQLite(ctx context.Context) error {
+	return s.onReader(ctx, func(run context.Context, conn *sqliteConn) error {
+		st, err := conn.prepare(run, "PRAGMA wal_checkpoint(TRUNCATE)", nil)
+		if err != nil {
+			return databaseError{err}
+		}
+		busy := st.Step() && st.ColumnBool(0)
+		if err := st.Reset(); err != nil {
+			return databaseError{err}
+		}
+		if busy {
+			return errors.New("the log is in use")
+		}
+		return nil
+	})
+}
+
+// onReader runs fn on one of the reading connections, until readDeadline.
+func (s *Store) onReader(ctx context.Context, fn func(context.Context, *sqliteConn) error) error {
 	var conn *sqliteConn
 	select {
 	case conn = <-s.readers:
@@ -281,7 +304,7 @@ func (s *Store) readSQLite(ctx context.Context, fn func(*Tx) error) error {
 		}
 		*conn = *opened
 	}
-	return s.snapshotOn(run, conn, fn)
+	return fn(run, conn)
 }
 
 // snapshotOn runs fn in a read transaction on conn, which is forgotten if that cannot be ended.

@@ -199,6 +199,15 @@ func (s *Store) Read(ctx context.Context, fn func(*Tx) error) error {
 	return s.translate(err)
 }
 
+// Checkpoint moves what was committed out of the write-ahead log, so that nothing older is left in
+// a file. PostgreSQL does so by itself.
+func (s *Store) Checkpoint(ctx context.Context) error {
+	if s.readers == nil {
+		return nil
+	}
+	return s.checkpointSQLite(ctx)
+}
+
 // Ping reports whether the database answers.
 func (s *Store) Ping(ctx context.Context) error {
 	return s.Read(ctx, func(tx *Tx) error {
