@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"handclasp/internal/config"
@@ -152,6 +153,8 @@ func (d *doctor) schema(in *store.Inspection) {
 		d.note("migrations", fault, "install the newer handclasp, or restore a backup that this one made into another folder", "%v", store.NewerSchemaError{Found: in.Schema})
 	case in.Schema == store.SchemaVersion:
 		d.note("migrations", fine, "", "schema %d, which is this program's", in.Schema)
+	case in.Schema == 0:
+		d.note("migrations", warning, "handclasp serve"+d.where()+" begins a hub in it, or handclasp restore FILE"+d.where()+" fills it from a backup", "the database is empty")
 	default:
 		d.note("migrations", warning, "handclasp agent list"+d.where()+", or any other command, brings it up to date; an older program cannot open it then",
 			"schema %d, and this program's is %d", in.Schema, store.SchemaVersion)
@@ -190,8 +193,11 @@ func (d *doctor) contents(in *store.Inspection) {
 
 // where repeats the flag that names the database, for a command to paste.
 func (d *doctor) where() string {
-	if d.cfg.DatabaseURL != "" {
+	switch { // the address may hold a password: it is not repeated
+	case d.cfg.DatabaseURL != "" && os.Getenv("HANDCLASP_DATABASE_URL") != "":
 		return ` --database-url "$HANDCLASP_DATABASE_URL"`
+	case d.cfg.DatabaseURL != "":
+		return " --database-url URL"
 	}
 	return " --data " + shellWords(d.cfg.Data)
 }

@@ -285,7 +285,7 @@ func TestDoctorFindsWhatIsWrongWithPostgreSQL(t *testing.T) {
 		t.Errorf("a missing database: %+v", f)
 	}
 	p.env[len(p.env)-1] = "HANDCLASP_DATABASE_URL=" + url
-	if f := p.examine("")["migrations"]; !strings.Contains(f.Finding, "schema 0") {
+	if f := p.examine("")["migrations"]; !strings.Contains(f.Finding, "the database is empty") {
 		t.Errorf("a new database: %+v", f)
 	}
 	if out, err := p.shell("handclasp agent add anna@acme"); err != nil {

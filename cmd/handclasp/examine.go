@@ -28,22 +28,29 @@ var flagless = regexp.MustCompile(`^HANDCLASP_(KEY|REQUIRE|TOOLS|SOAK_(ROUNDS|PG
 
 // environment finds settings that nothing reads.
 func (d *doctor) environment() {
-	wrong := false
-	for _, pair := range os.Environ() {
-		name, _, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, "HANDCLASP_") || d.known[name] || flagless.MatchString(name) {
-			continue
-		}
-		wrong = true
+	meaningless := meaninglessVariables(d.known)
+	for _, name := range meaningless {
 		advice := "unset " + name
 		if near := d.nearest(name); near != "" {
 			advice = fmt.Sprintf("export %s=\"$%s\"; unset %s", near, name, name)
 		}
 		d.note("environment", warning, advice, "%s is set and means nothing", name)
 	}
-	if !wrong {
-		d.note("environment", fine, "", "every HANDCLASP_ variable that is set is one that is read")
+	if len(meaningless) == 0 {
+		d.note("environment", fine, "", "no HANDCLASP_ variable is misspelled")
 	}
+}
+
+// meaninglessVariables begin with our name, and nothing reads them.
+func meaninglessVariables(known map[string]bool) []string {
+	var list []string
+	for _, pair := range os.Environ() {
+		name, _, _ := strings.Cut(pair, "=")
+		if strings.HasPrefix(name, "HANDCLASP_") && !known[name] && !flagless.MatchString(name) {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // nearest is the variable with the same letters in another order, or one letter more or less.

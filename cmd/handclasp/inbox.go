@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"handclasp/internal/config"
+	"handclasp/internal/handoff"
 	"handclasp/internal/restapi"
 )
 
@@ -35,16 +37,25 @@ Examples:
 
 type partyView struct{ Handle, Name, Role string }
 
+// heldBy names whom a handoff was sent to, and who holds it if that is another.
+func heldBy(to partyView, holder *partyView) string {
+	if holder == nil {
+		return to.Handle
+	}
+	return to.Handle + " (held by " + holder.Handle + ")"
+}
+
 type inboxView struct {
 	Items []struct {
-		ThreadID string    `json:"thread_id"`
-		Sender   partyView `json:"sender"`
-		To       partyView `json:"recipient"`
-		Preview  string    `json:"summary_preview"`
-		Intent   string    `json:"intent"`
-		Status   string    `json:"status"`
-		Unread   int       `json:"unread_messages"`
-		Created  string    `json:"created_at"`
+		ThreadID string     `json:"thread_id"`
+		Sender   partyView  `json:"sender"`
+		To       partyView  `json:"recipient"`
+		Holder   *partyView `json:"holder"`
+		Preview  string     `json:"summary_preview"`
+		Intent   string     `json:"intent"`
+		Status   string     `json:"status"`
+		Unread   int        `json:"unread_messages"`
+		Created  string     `json:"created_at"`
 	} `json:"items"`
 	Unread int     `json:"unread_total"`
 	Next   *string `json:"next_cursor"`
@@ -91,7 +102,7 @@ func (in *inboxView) print(e *env) error {
 	err := table(e, "THREAD\tSTATUS\tUNREAD\tFROM\tTO\tINTENT\tAGE\tSUMMARY", len(in.Items), func(i int) string {
 		it := in.Items[i]
 		return strings.Join([]string{
-			it.ThreadID, it.Status, fmt.Sprint(it.Unread), it.Sender.Handle, it.To.Handle, it.Intent, ageOf(it.Created, time.Now()), oneLine(it.Preview, previewWidth),
+			it.ThreadID, it.Status, fmt.Sprint(it.Unread), it.Sender.Handle, heldBy(it.To, it.Holder), it.Intent, ageOf(it.Created, time.Now()), oneLine(it.Preview, previewWidth),
 		}, "\t")
 	})
 	if err != nil {
@@ -111,6 +122,7 @@ type threadView struct {
 	Intent    string         `json:"intent"`
 	Sender    partyView      `json:"sender"`
 	To        partyView      `json:"recipient"`
+	Holder    *partyView     `json:"holder"`
 	Question  string         `json:"question"`
 	Action    *actionView    `json:"proposed_action"`
 	Drafts    []draftView    `json:"drafts"`
@@ -165,7 +177,10 @@ func (a artifactView) line() string {
 
 func (c *inboxCmd) open(e *env) error {
 	return asAgent(e, &c.Identity, func(s *session) error {
-		id := s.threadWith(c.Thread)
+		id, err := s.threadWith(c.Thread)
+		if err != nil {
+			return err
+		}
 		var whole map[string]any
 		for after := 0; ; {
 			var raw json.RawMessage
@@ -181,7 +196,6 @@ func (c *inboxCmd) open(e *env) error {
 					return err
 				}
 			}
-			var err error
 			if whole, err = joined(whole, raw); err != nil {
 				return err
 			}
@@ -213,19 +227,27 @@ func joined(whole map[string]any, page json.RawMessage) (map[string]any, error) 
 
 // threadWith completes an id of which only the beginning was given: where the data lies here, the
 // operator can look it up.
-func (s *session) threadWith(begin string) string {
-	var h restapi.Handoff
-	if s.operator == nil || s.operator.get("/operator/handoffs/"+escape(begin)+"?limit=1", &h) != nil {
-		return begin // the hub words what is wrong with it
+func (s *session) threadWith(begin string) (string, error) {
+	if s.operator == nil {
+		return begin, nil
 	}
-	return h.ThreadID
+	var h restapi.Handoff
+	err := s.operator.get("/operator/handoffs/"+escape(begin)+"?limit=1", &h)
+	var refused refusedError
+	switch {
+	case err == nil:
+		return h.ThreadID, nil
+	case errors.As(err, &refused) && refused.code == handoff.CodeNotFound:
+		return begin, nil // in the words for the agent
+	}
+	return "", err
 }
 
 // print writes a page of a thread. What agents wrote is indented, our own words are not.
 func (t *threadView) print(e *env, first bool) error {
 	var b strings.Builder
 	if first {
-		fmt.Fprintf(&b, "%s  %s  %s\nfrom %s to %s, %s\n", t.ThreadID, t.Status, t.Intent, t.Sender.Handle, t.To.Handle, ageOf(t.Created, time.Now())+" ago")
+		fmt.Fprintf(&b, "%s  %s  %s\nfrom %s to %s, %s\n", t.ThreadID, t.Status, t.Intent, t.Sender.Handle, heldBy(t.To, t.Holder), ageOf(t.Created, time.Now())+" ago")
 		part(&b, "question", t.Question)
 		if t.Action != nil {
 			part(&b, "proposed action", t.Action.Description)

@@ -82,7 +82,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exited
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "handclasp: %s\nTry: handclasp %s--help\n", said(err), commandPath(err))
+		fmt.Fprintf(stderr, "handclasp: %s\nTry: handclasp %s--help\n", said(err, args), commandPath(err))
+		return 2
+	}
+	if flag := withoutValue(args); flag != "" {
+		fmt.Fprintf(stderr, "handclasp: %s: it is empty; leave it out, or give it a value\n", flag)
 		return 2
 	}
 	preferTyped(k)
@@ -123,12 +127,29 @@ func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kon
 
 // said is an error of the parser without the empty word, by which a flag that chooses one of
 // several words is left out.
-func said(err error) string {
-	return strings.NewReplacer(`"",`, "", `,""`, "").Replace(err.Error())
+func said(err error, args []string) string {
+	text := strings.NewReplacer(`"",`, "", `,""`, "").Replace(err.Error())
+	if strings.HasPrefix(text, "unknown flag") && len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		text += "; flags stand behind the command"
+	}
+	return text
 }
 
 // contrary are flags of which a command takes one.
 var contrary = [][2]string{{"url", "as"}, {"url", "data"}, {"url", "database-url"}, {"data", "database-url"}, {"as", "key-file"}}
+
+// withoutValue is a flag that says where the hub is or as whom, typed with nothing, as a variable
+// leaves it that is not set. The parser would take an empty path for the current folder.
+func withoutValue(args []string) string {
+	for _, name := range []string{"--as", "--url", "--data", "--database-url", "--key-file", "--config"} {
+		for i, arg := range args {
+			if arg == name+"=" || arg == name && i+1 < len(args) && args[i+1] == "" {
+				return name
+			}
+		}
+	}
+	return ""
+}
 
 // preferTyped lets a flag that was typed win over a contrary one that the environment sets.
 func preferTyped(k *kong.Context) {

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
+	"handclasp/internal/handoff"
 	"handclasp/internal/owner"
 	"handclasp/internal/restapi"
 )
@@ -61,8 +61,16 @@ func (c *operatorClient) open(method, path string, in any) (*http.Response, erro
 	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil {
 		return nil, fmt.Errorf("the hub answered with status %d", resp.StatusCode)
 	}
-	return nil, errors.New(forPerson(p.Code, p.Detail, p.Hint))
+	return nil, refusedError{p.Code, forPerson(p.Code, p.Detail, p.Hint)}
 }
+
+// refusedError is a refusal of the hub, worded for a terminal.
+type refusedError struct {
+	code handoff.Code
+	text string
+}
+
+func (e refusedError) Error() string { return e.text }
 
 // unreachableError says that the owner of the folder went away during a call.
 type unreachableError struct{ err error }

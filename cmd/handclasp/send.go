@@ -124,8 +124,11 @@ func (c *sendCmd) attachments(e *env, stdinTaken bool) ([]any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--diff: %w", err)
 		}
+		if strings.TrimSpace(text) == "" {
+			return nil, fmt.Errorf("--diff: %s is empty; nothing is changed there, or git diff wants --staged or a commit", diffName(name))
+		}
 		if path = firstFile(text); path == "" {
-			return nil, fmt.Errorf("--diff: %s holds no unified diff; give what git diff prints", name)
+			return nil, fmt.Errorf("--diff: %s holds no unified diff; give what git diff prints", diffName(name))
 		}
 		list = append(list, map[string]any{"type": "file_diff", "path": path, "diff": text})
 	}
@@ -138,6 +141,13 @@ func (c *sendCmd) attachments(e *env, stdinTaken bool) ([]any, error) {
 		}
 	}
 	return list, nil
+}
+
+func diffName(name string) string {
+	if name == "-" {
+		return "stdin"
+	}
+	return name
 }
 
 // firstFile is the path that a diff begins with.

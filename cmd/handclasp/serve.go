@@ -42,6 +42,9 @@ func (c *serveCmd) Run(e *env) error {
 		return usageError{err}
 	}
 	log := telemetry.NewLogger(e.stderr, c.LogFormat, level)
+	for _, name := range meaninglessVariables(e.variables) {
+		log.Warn("a variable is set and means nothing; handclasp doctor says which was meant", "name", name)
+	}
 	return serve(e.ctx, &c.Serve, log, func(url string) { fmt.Fprintln(e.stderr, "listening on", url) })
 }
 

@@ -51,6 +51,9 @@ func (c *tailCmd) Run(e *env) error {
 	if cursor == "" {
 		cursor = "now"
 	}
+	if c.After == "" && !c.NoFollow && isTerminal(e.stderr) {
+		fmt.Fprintln(e.stderr, "what comes from now on; --after 0 shows what was, Ctrl-C ends")
+	}
 	names := map[string]string{}
 	for e.ctx.Err() == nil {
 		page, err := c.next(o, cursor)
@@ -93,6 +96,10 @@ func (c *tailCmd) next(o *operatorClient, cursor string) (page restapi.Events, e
 	}
 	q := url.Values{"cursor": {cursor}, "as": {c.As}, "wait": {strconv.Itoa(wait)}}
 	err = o.get("/operator/events?"+q.Encode(), &page)
+	var refused refusedError
+	if errors.As(err, &refused) {
+		err = errors.New(strings.Replace(refused.text, "--cursor:", "--after:", 1))
+	}
 	return page, err
 }
 

@@ -41,6 +41,7 @@ func forPerson(code handoff.Code, message, hint string) string {
 			}
 		}
 	}
+	message = strings.NewReplacer("list_teammates", "handclasp agent list", "check_inbox", "handclasp inbox").Replace(message)
 	if toolWords.MatchString(hint) {
 		hint = adviceFor[code]
 	}

@@ -71,7 +71,7 @@ func (h *Hub) AddAgent(ctx context.Context, call Call, in AgentInput) (NewKey, e
 func (c *change) handleFree(handle string) error {
 	other, err := c.AgentByHandle(handle)
 	if err == nil {
-		return handoff.Invalid("handle", handoff.Quote(handle)+" was given out before, as "+other.Handle+", and a handle is never given out twice, whatever its case; choose another")
+		return handoff.Invalid("handle", handoff.Quote(handle)+" was given out before, as "+other.Handle+", and a handle is never given out twice, whatever its case; choose another, or make another key of that agent: handclasp agent key rotate "+other.Handle+" --keep")
 	}
 	if isCode(err, handoff.CodeNotFound) {
 		return nil
