@@ -18,6 +18,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // Config is one stdio session.
@@ -54,6 +56,12 @@ const (
 	defaultMaxLine  = 4 << 20
 	// maxRunning bounds the requests of the client that are answered at the same time.
 	maxRunning = 256
+	// maxWaiting bounds the memory of those that wait for their turn, in bytes. They are read all the
+	// same, so that a cancellation behind them is seen, and the end of In. Only when this is used up
+	// nothing more is read.
+	maxWaiting = 64 << 20
+	// costOfWaiting is what a message takes beside its text.
+	costOfWaiting = 8 << 10
 	// defaultLinger is short: a client that has closed its end waits for the process to end.
 	defaultLinger    = 2 * time.Second
 	defaultMaxAnswer = 64 << 20
@@ -85,8 +93,9 @@ func Run(ctx context.Context, cfg Config) error {
 	defer stop()
 	b := &bridge{
 		cfg: cfg.withDefaults(), stop: stop, running: map[*message]context.CancelFunc{},
-		slots: make(chan struct{}, maxRunning), hurry: make(chan struct{}),
+		slots: make(chan struct{}, maxRunning), hurry: make(chan struct{}), turns: make(chan struct{}, 1),
 	}
+	b.room = semaphore.NewWeighted(max(maxWaiting, b.cost(b.cfg.MaxLine)))
 	ended := make(chan error, 1)
 	// Reading a line cannot be interrupted, so it is left behind when ctx ends.
 	go func() { ended <- b.read(ctx) }()
@@ -107,7 +116,9 @@ type bridge struct {
 
 	out   sync.Mutex
 	calls sync.WaitGroup
+	room  *semaphore.Weighted // for messages that wait for their turn
 	slots chan struct{}
+	turns chan struct{} // one had to wait, and it is its turn
 	hurry chan struct{} // closed when nothing is to be repeated any more
 	// handshake is closed when the last one that came is over. Only read knows it.
 	handshake chan struct{}
@@ -168,12 +179,14 @@ func (b *bridge) take(ctx context.Context, line []byte) {
 	}
 }
 
-// start carries a message beside the others. The handshake goes first: the revision that it
-// agrees on is needed for what follows.
+// cost is the room that a message of n bytes takes while it waits.
+func (b *bridge) cost(n int) int64 { return int64(n) + costOfWaiting }
+
+// start carries a message beside the others, as soon as it is its turn. The handshake goes first:
+// the revision that it agrees on is needed for what follows.
 func (b *bridge) start(ctx context.Context, m *message) {
-	select {
-	case b.slots <- struct{}{}:
-	case <-ctx.Done():
+	room := b.cost(len(m.raw))
+	if b.room.Acquire(ctx, room) != nil {
 		return
 	}
 	before, over := b.handshake, func() {}
@@ -196,17 +209,43 @@ func (b *bridge) start(ctx context.Context, m *message) {
 			b.mu.Lock()
 			delete(b.running, m)
 			b.mu.Unlock()
-			<-b.slots
 		}()
-		if before != nil {
-			select {
-			case <-before:
-			case <-ctx.Done():
-				return
+		mine := b.turn(ctx, before)
+		b.room.Release(room)
+		if mine {
+			defer func() { <-b.slots }()
+			if ctx.Err() == nil { // the slot may be free because all were ended
+				b.carry(ctx, m)
 			}
 		}
-		b.carry(ctx, m)
 	})
+}
+
+// turn waits for the handshake and then for a slot, in this order: a handshake needs one too. It
+// reports whether the message has one.
+func (b *bridge) turn(ctx context.Context, handshake <-chan struct{}) bool {
+	if handshake != nil {
+		select {
+		case <-handshake:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	select {
+	case b.slots <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case b.slots <- struct{}{}:
+		select {
+		case b.turns <- struct{}{}:
+		default:
+		}
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // cancel ends the call that a client no longer waits for. The hub learns it as every HTTP server
@@ -229,17 +268,23 @@ func (b *bridge) cancel(m *message) {
 	}
 }
 
-// linger lets calls end that the client had begun before it closed its end.
+// linger lets calls end that the client had begun before it closed its end. As long as it is the
+// turn of one after the other they all get theirs: a client may write many lines and leave.
 func (b *bridge) linger(ctx context.Context) {
 	done := b.idle()
-	for _, step := range []func(){func() { close(b.hurry) }, func() {}} {
+	for hurried := false; ; {
 		select {
 		case <-done:
 			return
 		case <-ctx.Done():
 			return
+		case <-b.turns:
 		case <-time.After(b.cfg.Linger / 2):
-			step()
+			if hurried {
+				return
+			}
+			hurried = true
+			close(b.hurry)
 		}
 	}
 }

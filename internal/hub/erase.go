@@ -56,7 +56,7 @@ func (h *Hub) Erase(ctx context.Context, call Call, id string) (Erased, error) {
 		}
 	}
 	if err := h.st.Checkpoint(ctx); err != nil && !out.Replay {
-		h.log.WarnContext(ctx, "erased text may stay in the write-ahead log until the hub ends", "error", err)
+		h.log.WarnContext(ctx, "erased text may stay in the write-ahead log until a backup or the hub ends", "error", err)
 	}
 	return out, nil
 }

@@ -36,6 +36,9 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	}()
 	b := newBackupWriter(w)
 	err := s.snapshot(ctx, func(tx *Tx) error { return tx.backup(b) })
+	if s.logInUse.Load() {
+		_ = s.checkpointSQLite(context.WithoutCancel(ctx)) // whoever asked for it was told of the failure
+	}
 	switch {
 	case err == nil:
 		return nil

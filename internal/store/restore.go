@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -134,12 +135,8 @@ func (r *restoring) postgres(ctx context.Context) error {
 
 // unoccupied refuses a database that holds a hub, or is just being given one.
 func (r *restoring) unoccupied(ctx context.Context, tx *sql.Tx, name string) error {
-	var mine bool
-	if err := tx.QueryRowContext(ctx, `SELECT pg_try_advisory_xact_lock(hashtext('handclasp restore'))`).Scan(&mine); err != nil {
+	if err := alone(ctx, tx, name); err != nil {
 		return err
-	}
-	if !mine {
-		return OccupiedError{"another restore fills the database " + name, "Wait for it"}
 	}
 	var version sql.NullString
 	if err := tx.QueryRowContext(ctx, `SELECT to_regclass('goose_db_version')::text`).Scan(&version); err != nil {
@@ -153,6 +150,28 @@ func (r *restoring) unoccupied(ctx context.Context, tx *sql.Tx, name string) err
 		return OccupiedError{"the database " + name + " holds the tables of a hub already", "Make another, such as createdb " + name + "2, and name it with --database-url"}
 	}
 	return nil
+}
+
+// afterCancelled is how long the server may take to notice that a restore was cut off, which then
+// is not in the way of the next.
+const afterCancelled = 3 * time.Second
+
+// alone sees to it that no other restore fills the database at the same time.
+func alone(ctx context.Context, tx *sql.Tx, name string) error {
+	patience := time.After(afterCancelled)
+	for {
+		var mine bool
+		if err := tx.QueryRowContext(ctx, `SELECT pg_try_advisory_xact_lock(hashtext('handclasp restore'))`).Scan(&mine); err != nil || mine {
+			return err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-patience:
+			return OccupiedError{"another restore fills the database " + name, "Wait for it"}
+		}
+	}
 }
 
 // explain words a fault of the database; what says by itself what is wrong stays as it is.

@@ -84,7 +84,7 @@ const speed = "_pragma=temp_store(memory)&_pragma=cache_size(-8000)&_pragma=wal_
 // which holds the same as the database, its mode.
 func (s *Store) dsn(extra string) string {
 	escape := func(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") } // SQLite keeps a plus
-	q := "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&_pragma=secure_delete(on)&" + speed + "&" + extra +
+	q := fmt.Sprintf("_pragma=busy_timeout(%d)&", busyTimeout.Milliseconds()) + "_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)&_pragma=secure_delete(on)&" + speed + "&" + extra +
 		"&vfs=" + escape(diskVFS(s.cfg.VFS)) + "&modeof=" + escape(s.cfg.Path)
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: s.cfg.Path, RawQuery: q}).String()
 }
@@ -266,22 +266,54 @@ func (s *Store) readSQLite(ctx context.Context, fn func(*Tx) error) error {
 	return s.onReader(ctx, func(run context.Context, conn *sqliteConn) error { return s.snapshotOn(run, conn, fn) })
 }
 
-// checkpointSQLite waits for writers and readers, and leaves the log empty.
+const (
+	// busyTimeout is how long a statement waits for a lock.
+	busyTimeout = 5 * time.Second
+	// A checkpoint keeps writers out while it waits for readers, and a backup may read for long. So
+	// it waits in short steps, with pauses for writers between them.
+	checkpointStep     = 20 * time.Millisecond
+	checkpointPause    = 60 * time.Millisecond
+	checkpointPatience = 3 * time.Second
+)
+
+// checkpointSQLite waits for writers and readers, and leaves the log empty. If a backup reads for
+// longer than it waits, the end of the backup makes up for it.
 func (s *Store) checkpointSQLite(ctx context.Context) error {
-	return s.onReader(ctx, func(run context.Context, conn *sqliteConn) error {
-		st, err := conn.prepare(run, "PRAGMA wal_checkpoint(TRUNCATE)", nil)
-		if err != nil {
+	return s.onReader(ctx, func(run context.Context, conn *sqliteConn) (err error) {
+		if err := conn.raw.BusyTimeout(checkpointStep); err != nil {
 			return databaseError{err}
 		}
-		busy := st.Step() && st.ColumnBool(0)
-		if err := st.Reset(); err != nil {
-			return databaseError{err}
+		defer func() { err = errors.Join(err, conn.raw.BusyTimeout(busyTimeout)) }()
+		patience := time.After(checkpointPatience)
+		for {
+			busy, err := conn.checkpoint(run)
+			if err != nil {
+				return databaseError{err}
+			}
+			if s.logInUse.Store(busy); !busy {
+				return nil
+			}
+			select {
+			case <-time.After(checkpointPause):
+			case <-patience:
+				return errors.New("the log is in use")
+			case <-s.closed:
+				return errClosed
+			case <-ctx.Done():
+				return handoff.Unavailable("the call was cancelled", ctx.Err())
+			}
 		}
-		if busy {
-			return errors.New("the log is in use")
-		}
-		return nil
 	})
+}
+
+// checkpoint empties the log, unless somebody uses it.
+func (c *sqliteConn) checkpoint(ctx context.Context) (busy bool, err error) {
+	st, err := c.prepare(ctx, "PRAGMA wal_checkpoint(TRUNCATE)", nil)
+	if err != nil {
+		return false, err
+	}
+	busy = st.Step() && st.ColumnBool(0)
+	return busy, st.Reset()
 }
 
 // onReader runs fn on one of the reading connections, until readDeadline.

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"handclasp/internal/handoff"
@@ -66,6 +67,8 @@ type Store struct {
 	journal journal
 	wdb     *sql.DB
 	rdb     *sql.DB
+	// logInUse: the last checkpoint that was asked for could not empty the log.
+	logInUse atomic.Bool
 	// PostgreSQL
 	db  *sql.DB
 	out *outgoing
