@@ -194,6 +194,7 @@ func (b *bridge) start(ctx context.Context, m *message) {
 		b.handshake = make(chan struct{})
 		over = func(done chan struct{}) func() { return func() { close(done) } }(b.handshake)
 	}
+	session := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -214,7 +215,9 @@ func (b *bridge) start(ctx context.Context, m *message) {
 		b.room.Release(room)
 		if mine {
 			defer func() { <-b.slots }()
-			if ctx.Err() == nil { // the slot may be free because all were ended
+			// The slot may be free because all were ended, and the session knows that before each of
+			// its calls does.
+			if session.Err() == nil && ctx.Err() == nil {
 				b.carry(ctx, m)
 			}
 		}
