@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,16 +17,7 @@ import (
 // free once the lock file is emptied.
 func handOver(t *testing.T, data string) (lock string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "cat")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
-	pid := cmd.Process.Pid
+	pid := hubtest.OtherProcess(t)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, owner.Base+"/owner/handover", strings.NewReader(fmt.Sprintf(`{"pid":%d}`, pid)))
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -95,7 +96,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		model: parser.Model.Node, variables: variables(parser.Model.Node), sameHub: sameHub(k),
 	}
 	if err := k.Run(e); err != nil {
-		if errors.Is(err, syscall.EPIPE) { // the reader has seen enough, as head does
+		if hadEnough(err) {
 			return 1
 		}
 		fmt.Fprintln(stderr, "handclasp:", err)
@@ -106,6 +107,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return 1
 	}
 	return 0
+}
+
+// hadEnough reports whether the reader of our output left, as head does. A hub that went away breaks
+// a pipe too, and that is worth a word.
+func hadEnough(err error) bool {
+	var file *fs.PathError
+	return errors.As(err, &file) && file.Path == os.Stdout.Name() && errors.Is(file, syscall.EPIPE)
 }
 
 // newParser reads command lines into c.

@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"handclasp/internal/restapi"
@@ -113,6 +117,19 @@ func TestEveryCommandExplainsItselfWithAnExampleThatIsOne(t *testing.T) {
 		example := regexp.MustCompile(`Examples?:\n\n(?s:.*)\b` + strings.TrimSuffix(strings.Join(words, " "), " create") + `\b`)
 		if p.code != 0 || !example.MatchString(p.stdout.String()) {
 			t.Errorf("%v: %d\n%s", words, p.code, p.stdout.String())
+		}
+	}
+}
+
+func TestAReaderThatLeftIsNoFaultAndAHubThatLeftIsOne(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]bool{
+		&fs.PathError{Op: "write", Path: os.Stdout.Name(), Err: syscall.EPIPE}:       true,
+		unreachableError{&net.OpError{Op: "write", Net: "unix", Err: syscall.EPIPE}}: false,
+		&fs.PathError{Op: "write", Path: os.Stdout.Name(), Err: syscall.ENOSPC}:      false,
+	} {
+		if hadEnough(fmt.Errorf("print: %w", err)) != want {
+			t.Errorf("%v: want %v", err, want)
 		}
 	}
 }

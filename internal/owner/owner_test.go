@@ -46,21 +46,6 @@ func dead(t *testing.T) int {
 	return cmd.Process.Pid
 }
 
-// other is the id of a process that lives until the test ends.
-func other(t *testing.T) int {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "cat")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
-	return cmd.Process.Pid
-}
-
 func writeLock(t *testing.T, data, text string) string {
 	t.Helper()
 	path := filepath.Join(data, "owner.lock")
@@ -351,7 +336,7 @@ func TestAnOwnerWhoseSocketIsRemovedMakesItAgain(t *testing.T) {
 func TestAReservationDoesNotOutlastAClockThatIsSetBack(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	path := writeLock(t, data, fmt.Sprintf("for %d\n", other(t)))
+	path := writeLock(t, data, fmt.Sprintf("for %d\n", hubtest.OtherProcess(t)))
 	if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +345,7 @@ func TestAReservationDoesNotOutlastAClockThatIsSetBack(t *testing.T) {
 
 func TestAReservationHoldsForTheOneWhoAskedAndForFiveSeconds(t *testing.T) {
 	t.Parallel()
-	data, pid := t.TempDir(), other(t)
+	data, pid := t.TempDir(), hubtest.OtherProcess(t)
 	path := writeLock(t, data, fmt.Sprintf("for %d\n", pid))
 	_, err := owner.Take(data)
 	wantOwned(t, err, strconv.Itoa(pid))
