@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // SmallDisk mounts a file system of that many bytes, which needs root.
@@ -20,7 +22,7 @@ func SmallDisk(t testing.TB, size int) string {
 		Require(t, "tmpfs", fmt.Errorf("mount tmpfs: %w", err))
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
+		if err := free(dir, syscall.Unmount); err != nil {
 			t.Errorf("unmount %s: %v", dir, err)
 			_ = syscall.Unmount(dir, syscall.MNT_DETACH)
 		}
@@ -28,11 +30,27 @@ func SmallDisk(t testing.TB, size int) string {
 	return dir
 }
 
+// free does what needs a file system that nobody uses. A child that another test just starts holds
+// a copy of every open file until it runs its own program, so that busy is asked again for a while;
+// a file that was left open stays an error.
+func free(dir string, do func(dir string, flags int) error) error {
+	give := time.Now().Add(10 * time.Second)
+	for {
+		err := do(dir, 0)
+		if !errors.Is(err, syscall.EBUSY) || time.Now().After(give) {
+			return err
+		}
+		runtime.Gosched()
+	}
+}
+
 // LockDisk makes a file system of [SmallDisk] one that cannot be written, as a folder without
 // permission is for those who are not root.
 func LockDisk(t testing.TB, dir string) {
 	t.Helper()
-	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+	if err := free(dir, func(dir string, _ int) error {
+		return syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
+	}); err != nil {
 		Require(t, "tmpfs", fmt.Errorf("remount tmpfs: %w", err))
 	}
 }
