@@ -45,6 +45,8 @@ type Agent struct {
 	Tags         map[string][]string
 	Unlisted     bool
 	Disabled     bool
+	// Outside: the agent may not use the workspace of the handoff at hand, which admits members only.
+	Outside bool
 }
 
 // HasCapability reports whether the agent offers the capability; names compare exactly.

@@ -35,6 +35,8 @@ const (
 	EventAgentInviteRevoked    EventType = "agent.invite_revoked"
 	EventKeyCreated            EventType = "key.created"
 	EventKeyRevoked            EventType = "key.revoked"
+	EventSessionOpened         EventType = "session.opened"
+	EventSessionClosed         EventType = "session.closed"
 	EventBlockAdded            EventType = "block.added"
 	EventBlockRemoved          EventType = "block.removed"
 )
@@ -64,5 +66,7 @@ type Event struct {
 	State     State
 	Epoch     int
 	TraceID   string
+	// SessionID is the session that the caller attributed the act to; empty for most.
+	SessionID string
 	At        time.Time
 }

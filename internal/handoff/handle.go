@@ -187,3 +187,6 @@ func (w *nearWord) edits() int {
 	}
 	return last[len(b)]
 }
+
+// IsUUID reports whether s is written as the UUID of an agent.
+func IsUUID(s string) bool { return uuidPattern.MatchString(s) }

@@ -2,6 +2,7 @@ package handoff
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -38,6 +39,11 @@ func (s State) Terminal() bool {
 	return false
 }
 
+// States lists all states.
+func States() []State {
+	return []State{Open, Claimed, Verifying, Completed, Rejected, Cancelled, Expired}
+}
+
 // TeamStatus is the word the team door uses for s.
 func (s State) TeamStatus() string {
 	switch s {
@@ -51,6 +57,17 @@ func (s State) TeamStatus() string {
 	return string(s)
 }
 
+// PoolStatus is the word the other doors use for s: OPEN, CLAIMED and so on.
+func (s State) PoolStatus() string { return strings.ToUpper(string(s)) }
+
+// Status is the word that the door of h uses for its state.
+func (h *Handoff) Status() string {
+	if h.Door == DoorTeam || h.Door == "" {
+		return h.State.TeamStatus()
+	}
+	return h.State.PoolStatus()
+}
+
 // TeamStatuses lists the words of the team door, in the order they are documented.
 func TeamStatuses() []string {
 	return []string{"pending", "accepted", "completed", "declined", "cancelled", "expired"}
@@ -60,7 +77,7 @@ func TeamStatuses() []string {
 // gives none.
 func StatesOf(teamStatus string) []State {
 	var states []State
-	for _, s := range []State{Open, Claimed, Verifying, Completed, Rejected, Cancelled, Expired} {
+	for _, s := range States() {
 		if s.TeamStatus() == teamStatus {
 			states = append(states, s)
 		}
@@ -136,6 +153,8 @@ type Handoff struct {
 	DepsFailed  int
 	// FallbackAt opens the fallback pool of a direct_with_fallback target.
 	FallbackAt time.Time
+	// FallbackOpened: that moment came and was written down.
+	FallbackOpened bool
 	// RecipientDeclined: the direct target said no before the claim and cannot claim any more.
 	RecipientDeclined bool
 
@@ -164,9 +183,7 @@ type Handoff struct {
 // deadline as EXPIRED, whether or not a sweep has written that down yet.
 func (h Handoff) At(now time.Time) Handoff {
 	if h.LeaseLapsed(now) {
-		h.UpdatedAt = h.LeaseExpiresAt
-		h.leave()
-		h.State = Open
+		h.reopen(h.LeaseExpiresAt)
 	}
 	if h.PastDeadline(now) {
 		h.State = Expired
@@ -194,7 +211,7 @@ func (h *Handoff) Blocked() bool { return h.DepsPending > 0 || h.DepsFailed > 0 
 
 // FallbackOpen reports whether a direct_with_fallback target has opened its pool.
 func (h *Handoff) FallbackOpen(now time.Time) bool {
-	if h.RecipientDeclined {
+	if h.RecipientDeclined || h.FallbackOpened {
 		return true
 	}
 	return !h.FallbackAt.IsZero() && !now.Before(h.FallbackAt)
@@ -212,10 +229,10 @@ func (h *Handoff) HeldBefore(actorID string) bool {
 
 // MayClaim reports whether the target lets the agent claim h, whatever its state.
 func (h *Handoff) MayClaim(a *Agent, now time.Time) bool {
-	if a == nil || a.Disabled {
+	if a == nil || a.Disabled || a.Outside {
 		return false
 	}
-	named := a.ID == h.Recipient
+	named := h.isRecipient(a.ID, a.Handle)
 	if named && h.RecipientDeclined {
 		return false
 	}
@@ -228,10 +245,23 @@ func (h *Handoff) MayClaim(a *Agent, now time.Time) bool {
 	return named || h.Target.Matches(a, h.FallbackOpen(now))
 }
 
+// isRecipient reports whether the actor is the one that h names: the recipient, or the agent of a
+// direct target that registered later.
+func (h *Handoff) isRecipient(id, handle string) bool {
+	if h.Recipient != "" {
+		return id == h.Recipient
+	}
+	return h.Target != nil && h.Target.names(&Agent{ID: id, Handle: handle})
+}
+
 // Participant reports whether the actor takes part in the thread: creator, named recipient,
-// holder, verifier while there is something to verify, or the operator.
+// holder, verifier while there is something to verify, or the operator. The one that a pool handoff
+// names takes part until it has declined or somebody has claimed.
 func (h *Handoff) Participant(actor Actor, a *Agent) bool {
-	if actor.IsOperator() || actor.ID == h.Creator || actor.ID == h.Recipient {
+	if actor.IsOperator() || actor.ID == h.Creator {
+		return true
+	}
+	if actor.ID == h.Recipient && (h.Door != DoorPool || h.Holder == "" && !h.RecipientDeclined) {
 		return true
 	}
 	if actor.ID == h.Holder && h.State != Open {
@@ -240,18 +270,32 @@ func (h *Handoff) Participant(actor Actor, a *Agent) bool {
 	return (h.State == Verifying || h.State == Completed) && h.mayVerify(actor, a)
 }
 
-// VisibleTo reports whether the actor may know that h exists: whoever may read it, and whoever
-// held it once, because it is told lease_lost. a is the actor's agent, nil for the operator.
+// VisibleTo reports whether the actor may know that h exists: whoever may read it, whoever held it
+// once, because it is told lease_lost, and whoever it names. a is the actor's agent, nil for the
+// operator.
 func (h *Handoff) VisibleTo(actor Actor, a *Agent, now time.Time) bool {
-	return h.HeldBefore(actor.ID) || h.ReadableBy(actor, a, now)
+	return h.HeldBefore(actor.ID) || actor.ID == h.Recipient || h.ReadableBy(actor, a, now)
+}
+
+// Lost reports whether the actor asks too late for what it could have claimed while it was OPEN. It
+// is told so, even if it may not see who was faster.
+func (h *Handoff) Lost(a *Agent, now time.Time) bool {
+	return (h.State == Claimed || h.State == Verifying) && h.MayClaim(a, now)
+}
+
+// ResultFor reports whether the actor is shown the result, the feedback and the reason of an end:
+// creator, claimant, verifier, the operator, and whoever ended it.
+func (h *Handoff) ResultFor(actor Actor, a *Agent) bool {
+	return actor.IsOperator() || actor.ID == h.Creator || actor.ID == h.EndedBy || actor.ID == h.Holder && h.State != Open ||
+		h.mayVerifyAlways(actor) || (h.State == Verifying || h.State == Completed) && h.mayVerify(actor, a)
 }
 
 // ReadableBy reports whether the actor may read h with its thread. Having held it is not enough.
 func (h *Handoff) ReadableBy(actor Actor, a *Agent, now time.Time) bool {
-	if h.Participant(actor, a) || h.mayVerifyAlways(actor) {
+	if h.Participant(actor, a) || h.mayVerifyAlways(actor) || actor.ID == h.EndedBy {
 		return true
 	}
-	if a == nil || a.Disabled || h.Door != DoorPool {
+	if a == nil || a.Disabled || a.Outside || h.Door != DoorPool {
 		return false
 	}
 	if h.At(now).State == Open && h.MayClaim(a, now) {
@@ -281,6 +325,9 @@ func (h *Handoff) PayloadFor(actorID string) bool {
 func (h *Handoff) mayVerifyAlways(actor Actor) bool {
 	return h.VerifyBy != nil && h.VerifyBy.Kind == VerifyByAgent && h.VerifyBy.AgentID == actor.ID
 }
+
+// MayVerify reports whether the actor may judge the work of h.
+func (h *Handoff) MayVerify(actor Actor, a *Agent) bool { return h.mayVerify(actor, a) }
 
 func (h *Handoff) mayVerify(actor Actor, a *Agent) bool {
 	if h.VerifyBy == nil || actor.ID == h.Holder {

@@ -11,6 +11,16 @@ import (
 // finds its own effect already standing changes nothing and returns [Repeated]. Callers pass
 // h as it is now (see [Handoff.At]) and have checked that the actor may see it.
 
+// tools are what the verbs are called at a handoff's own door, for hints.
+type tools struct{ look, take, decline, cancel string }
+
+func (h *Handoff) tools() tools {
+	if h.Door == DoorPool {
+		return tools{look: "handoff_get", take: "handoff_claim", decline: "handoff_reject", cancel: "handoff_cancel"}
+	}
+	return tools{look: "view_thread", take: "accept_handoff", decline: "decline_handoff", cancel: "cancel_handoff"}
+}
+
 // Repeated is returned in place of an event by a call whose effect already stands: a success
 // with nothing to write.
 const Repeated EventType = ""
@@ -24,6 +34,8 @@ type ClaimInput struct {
 	// OtherVerifiers is how many agents besides the claimant offer the capability that must
 	// verify the work; read only for a capability verifier.
 	OtherVerifiers int
+	// VerifierDisabled: the one agent that may verify was turned off; not read for a capability verifier.
+	VerifierDisabled bool
 }
 
 // Claim gives h to the claimant: accept at the team door, claim at the pool. The same actor
@@ -47,12 +59,16 @@ func (h *Handoff) Claim(actor Actor, in ClaimInput, now time.Time, lim Limits) (
 	}
 	may := h.MayClaim(in.Agent, now)
 	if h.State != Open && may {
-		return "", Refuse(CodeAlreadyClaimed, "another agent holds this handoff", "Leave it to its holder, or write to the thread with send_message if you take part in it.")
+		hint := "Leave it to its holder, or write to the thread with send_message if you take part in it."
+		if h.Door == DoorPool {
+			hint = "Leave it to its holder; handoff_claim without handoff_id takes the next one that you may."
+		}
+		return "", Refuse(CodeAlreadyClaimed, "another agent holds this handoff", hint)
 	}
 	if !may {
 		return "", Refuse(CodeNotEligibleToClaim, "this handoff is not addressed to you", "Only its named recipient, or an agent that its target matches, can take it.")
 	}
-	if h.VerifyBy != nil && h.nobodyElseVerifies(actor.ID, in.OtherVerifiers) {
+	if h.Unverifiable(actor.ID, in) {
 		return "", Refuse(CodeNotEligibleToClaim, "if you took this handoff, nobody would be left who may verify it", "Leave it to another agent.")
 	}
 	if h.Blocked() {
@@ -70,14 +86,18 @@ func (h *Handoff) Claim(actor Actor, in ClaimInput, now time.Time, lim Limits) (
 	return EventClaimed, nil
 }
 
-func (h *Handoff) nobodyElseVerifies(claimant string, others int) bool {
+// Unverifiable reports whether nobody would be left who may verify the work of the claimant.
+func (h *Handoff) Unverifiable(claimant string, in ClaimInput) bool {
+	if h.VerifyBy == nil {
+		return false
+	}
 	switch h.VerifyBy.Kind {
 	case VerifyByCreator:
-		return claimant == h.Creator
+		return claimant == h.Creator || in.VerifierDisabled
 	case VerifyByAgent:
-		return claimant == h.VerifyBy.AgentID
+		return claimant == h.VerifyBy.AgentID || in.VerifierDisabled
 	}
-	return others == 0
+	return in.OtherVerifiers == 0
 }
 
 func (h *Handoff) leaseFor(asked time.Duration, lim Limits) (time.Duration, error) {
@@ -109,13 +129,13 @@ func (h *Handoff) AsHolder(actor Actor, epoch *int) error {
 	holds := h.Holder == actor.ID && h.State != Open
 	switch {
 	case !holds && h.HeldBefore(actor.ID):
-		return Refuse(CodeLeaseLost, "you held this handoff once and do not hold it now", "Look at it with view_thread; if it is pending again and addressed to you, accept_handoff takes it anew.")
-	case !holds && h.State == Open && actor.ID == h.Recipient:
-		return Refuse(CodeInvalidTransition, "this handoff is pending: you have not accepted it", "Call accept_handoff first.")
-	case !holds && h.State.Terminal() && actor.ID == h.Recipient:
+		return Refuse(CodeLeaseLost, "you held this handoff once and do not hold it now", "Look at it with "+h.tools().look+"; if it is open again and you may take it, "+h.tools().take+" takes it anew.")
+	case !holds && h.State == Open && h.isRecipient(actor.ID, actor.Handle):
+		return Refuse(CodeInvalidTransition, "this handoff is pending: you have not accepted it", "Call "+h.tools().take+" first.")
+	case !holds && h.State.Terminal() && h.isRecipient(actor.ID, actor.Handle):
 		return h.terminal()
 	case !holds:
-		return Refuse(CodeNotOwner, "only the holder of this handoff may do that", "The recipient takes it with accept_handoff; the creator can cancel_handoff while it is pending.")
+		return Refuse(CodeNotOwner, "only the holder of this handoff may do that", "Who may have it takes it with "+h.tools().take+"; the creator can "+h.tools().cancel+" while nobody has it.")
 	case h.State.Terminal():
 		return h.terminal()
 	}
@@ -140,13 +160,17 @@ func (h *Handoff) checkEpoch(epoch *int) error {
 		came = fmt.Sprintf("%d came", *epoch)
 	}
 	return Refuse(CodeStaleClaimEpoch, fmt.Sprintf("claim_epoch: %s, the current one is %d", came, h.Epoch),
-		"Look at the thread again with view_thread: it was claimed again, reassigned or sent back since. Repeat with the current claim_epoch if the work is still yours.").With("claim_epoch", h.Epoch)
+		"Look at it again with "+h.tools().look+": it was claimed again, reassigned or sent back since. Repeat with the current claim_epoch if the work is still yours.").With("claim_epoch", h.Epoch)
 }
 
 // terminal words the refusal for a handoff that has ended.
 func (h *Handoff) terminal() *Error {
-	return Refuse(CodeThreadTerminal, "this handoff has ended: it is "+h.State.TeamStatus(),
-		"Nothing can change it any more. Start a new handoff with handoff_to_teammate.").With("status", h.State.TeamStatus())
+	create := "handoff_to_teammate"
+	if h.Door == DoorPool {
+		create = "handoff_create"
+	}
+	return Refuse(CodeThreadTerminal, "this handoff has ended: it is "+h.Status(),
+		"Nothing can change it any more. Start a new handoff with "+create+".").With("status", h.Status())
 }
 
 // Complete delivers the work. With acceptance criteria h waits for its verdict in VERIFYING,
@@ -196,9 +220,9 @@ func (h *Handoff) Verify(actor Actor, a *Agent, pass bool, feedback string, epoc
 // recipient of a direct_with_fallback target that says no before the claim leaves h OPEN for
 // the pool and cannot claim it any more.
 func (h *Handoff) Reject(actor Actor, reason string, epoch *int, now time.Time) (EventType, error) {
-	if h.State != Open || actor.ID != h.Recipient {
+	if h.State != Open || !h.isRecipient(actor.ID, actor.Handle) {
 		if actor.ID == h.Creator && actor.ID != h.Holder {
-			return "", Refuse(CodeNotOwner, "the sender of a handoff cannot decline it", "Take it back with cancel_handoff while it is pending.")
+			return "", Refuse(CodeNotOwner, "the sender of a handoff cannot decline it", "Take it back with "+h.tools().cancel+" while it is pending.")
 		}
 		if err := h.AsHolder(actor, epoch); err != nil {
 			return "", err
@@ -210,6 +234,7 @@ func (h *Handoff) Reject(actor Actor, reason string, epoch *int, now time.Time) 
 		return "", Refuse(CodeInvalidTransition, "you declined this handoff already; it is open to its fallback pool", "Nothing is left for you to do.")
 	}
 	if h.Target != nil && h.Target.HasFallback() {
+		h.Recipient = actor.ID // it may have registered later
 		h.RecipientDeclined = true
 		h.UpdatedAt = now
 		return EventFallbackOpened, nil
@@ -223,13 +248,13 @@ func (h *Handoff) Reject(actor Actor, reason string, epoch *int, now time.Time) 
 func (h *Handoff) Cancel(actor Actor, reason string, holderDisabled bool, now time.Time) (EventType, error) {
 	switch {
 	case !actor.IsOperator() && actor.ID != h.Creator:
-		return "", Refuse(CodeNotOwner, "only the sender can cancel a handoff", "If it was sent to you, use decline_handoff.")
+		return "", Refuse(CodeNotOwner, "only the sender can cancel a handoff", "If it was sent to you, use "+h.tools().decline+".")
 	case h.State.Terminal():
 		return "", h.terminal()
 	case actor.IsOperator() && reason == "":
 		return "", Invalid("reason", "nothing came; the operator gives a reason when cancelling")
 	case !actor.IsOperator() && h.State != Open && (h.State != Claimed || !holderDisabled):
-		return "", Refuse(CodeInvalidTransition, "this handoff was accepted: it can no longer be cancelled", "Ask its holder with send_message to decline_handoff it.")
+		return "", Refuse(CodeInvalidTransition, "this handoff was accepted: it can no longer be cancelled", "Ask its holder with send_message to "+h.tools().decline+" it.")
 	}
 	h.end(Cancelled, actor, reason, now)
 	return EventCancelled, nil
@@ -275,14 +300,39 @@ func (h *Handoff) Lapse(now time.Time) (EventType, bool) {
 	if !h.LeaseLapsed(now) {
 		return "", false
 	}
-	h.reopen(now)
+	h.reopen(h.LeaseExpiresAt)
+	h.UpdatedAt = now
 	return EventLeaseLapsed, true
 }
 
-func (h *Handoff) reopen(now time.Time) {
+// reopen makes h OPEN again, as of the given time. Its fallback pool waits its turn anew.
+func (h *Handoff) reopen(at time.Time) {
 	h.leave()
 	h.State = Open
+	h.UpdatedAt = at
+	h.armFallback(at)
+}
+
+// armFallback starts the wait for the fallback pool of a handoff that can be claimed from now on.
+func (h *Handoff) armFallback(at time.Time) {
+	if !h.Target.HasFallback() || h.RecipientDeclined || h.Blocked() {
+		return
+	}
+	h.FallbackAt = at.Add(time.Duration(h.Target.FallbackAfterSeconds) * time.Second)
+	h.FallbackOpened = false
+}
+
+// Begin starts what runs from the creation of h.
+func (h *Handoff) Begin(now time.Time) { h.armFallback(now) }
+
+// OpenFallback writes down that the wait for the fallback pool is over.
+func (h *Handoff) OpenFallback(now time.Time) (EventType, bool) {
+	if h.State != Open || h.FallbackOpened || h.RecipientDeclined || h.FallbackAt.IsZero() || now.Before(h.FallbackAt) {
+		return "", false
+	}
+	h.FallbackOpened = true
 	h.UpdatedAt = now
+	return EventFallbackOpened, true
 }
 
 // Expire writes down that the deadline passed while h was OPEN.
@@ -298,8 +348,9 @@ func (h *Handoff) Expire(now time.Time) (EventType, bool) {
 type ReassignInput struct {
 	To     *Agent
 	Reason string
-	// OtherVerifiers is as in [ClaimInput].
-	OtherVerifiers int
+	// OtherVerifiers and VerifierDisabled are as in [ClaimInput].
+	OtherVerifiers   int
+	VerifierDisabled bool
 }
 
 // Reassign gives h to another agent by the operator's hand, without a lease. The reason becomes
@@ -318,7 +369,7 @@ func (h *Handoff) Reassign(actor Actor, in ReassignInput, now time.Time) (EventT
 		return "", Invalid("to", "the agent is disabled; name an active one")
 	case to.ID == h.Creator && to.ID != h.Recipient && (h.Target == nil || !h.Target.NamesDirectly(to)):
 		return "", Invalid("to", "this agent sent the handoff; name another one, or cancel the handoff instead")
-	case h.VerifyBy != nil && h.nobodyElseVerifies(to.ID, in.OtherVerifiers):
+	case h.Unverifiable(to.ID, ClaimInput{OtherVerifiers: in.OtherVerifiers, VerifierDisabled: in.VerifierDisabled}):
 		return "", Refuse(CodeNotEligibleToClaim, "to: if this agent held the handoff, nobody would be left who may verify it", "Name another agent.")
 	case h.State == Claimed && h.Holder == to.ID:
 		return Repeated, nil
@@ -353,6 +404,7 @@ func (h *Handoff) DependencyEnded(s State, now time.Time) EventType {
 		return Repeated
 	}
 	h.UpdatedAt = now
+	h.armFallback(now)
 	return EventUnblocked
 }
 

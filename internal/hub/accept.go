@@ -27,15 +27,26 @@ func (h *Hub) Accept(ctx context.Context, call Call, in AcceptInput) (Thread, er
 	}
 	var t Thread
 	err = h.change(ctx, "claim", call, func(c *change) error {
-		was, row, effect, found, err := c.begin(in.ThreadID, once)
+		was, row, err := c.takeToClaim(in.ThreadID)
+		if err != nil {
+			return err
+		}
+		if err := c.admit(Session{}, &row); err != nil {
+			return err
+		}
+		effect, found, err := c.done(once.op, once.print)
 		if err != nil {
 			return err
 		}
 		if found && !claimStands(&row, call.Actor, effect.Epoch) {
-			return handoff.Refuse(handoff.CodeLeaseLost, "the claim that this call made before no longer stands", "Look at the thread with view_thread; if it is pending again, accept_handoff with a new key takes it anew.")
+			return claimGone(&row)
 		}
 		if !found {
-			if err := c.claim(&was, &row, time.Duration(in.Lease)*time.Second); err != nil {
+			a, err := agentFor(c.Tx, call.Actor, &row)
+			if err != nil {
+				return err
+			}
+			if err := c.claimAs(&was, &row, a, time.Duration(in.Lease)*time.Second); err != nil {
 				return err
 			}
 			if err := c.keep(once, store.Effect{HandoffID: row.ID, Epoch: row.Epoch}); err != nil {
@@ -64,24 +75,4 @@ func claimStands(row *handoff.Handoff, actor handoff.Actor, epoch int) bool {
 		return row.Holder == actor.ID && row.Epoch == epoch
 	}
 	return false
-}
-
-func (c *change) claim(was, row *handoff.Handoff, lease time.Duration) error {
-	a, err := agentFor(c.Tx, c.call.Actor, row)
-	if err != nil {
-		return err
-	}
-	event, err := row.Claim(c.call.Actor, handoff.ClaimInput{Agent: a, Lease: lease}, c.Now(), c.hub.lim)
-	if err != nil {
-		return err
-	}
-	if row.FetchedAt.IsZero() && c.call.Actor.ID == row.Recipient {
-		row.FetchedAt = c.Now()
-	}
-	if event != handoff.Repeated {
-		if err := c.record(row, event, c.call.Actor, "", 0, others(row)...); err != nil {
-			return err
-		}
-	}
-	return c.UpdateHandoff(was, row)
 }

@@ -95,7 +95,7 @@ func (h *Hub) Draft(ctx context.Context, call Call, in DraftInput) (DraftMade, e
 		return first(
 			func() error { return c.InsertDraft(&d) },
 			func() error { return c.record(&row, event, call.Actor, d.ID, 0, others(&row)...) },
-			func() error { return c.UpdateHandoff(&was, &row) },
+			func() error { return c.update(&was, &row) },
 			func() error {
 				return c.keep(once, store.Effect{HandoffID: row.ID, RefID: d.ID})
 			})
@@ -201,7 +201,7 @@ func (h *Hub) DecideDraft(ctx context.Context, call Call, in DecideInput) (hando
 		return first(
 			func() error { return c.UpdateDraft(&d) },
 			func() error { return c.record(&row, handoff.EventDraftDecided, call.Actor, d.ID, 0, others(&row)...) },
-			func() error { return c.UpdateHandoff(&was, &row) })
+			func() error { return c.update(&was, &row) })
 	})
 	return d, err
 }

@@ -74,7 +74,11 @@ func (h *Hub) Decline(ctx context.Context, call Call, in DeclineInput) (Ended, e
 			return row.State == handoff.Rejected && row.EndedBy == call.Actor.ID && row.EndedReason == in.Reason && epochStands(in.ClaimEpoch, row)
 		},
 		apply: func(c *change, row *handoff.Handoff) (handoff.EventType, error) {
-			return row.Reject(call.Actor, in.Reason, in.ClaimEpoch, c.Now())
+			event, err := row.Reject(call.Actor, in.Reason, in.ClaimEpoch, c.Now())
+			if err == nil {
+				err = c.declined(row, event, in.Reason)
+			}
+			return event, err
 		},
 	})
 }
@@ -97,17 +101,22 @@ func (h *Hub) Cancel(ctx context.Context, call Call, in CancelInput) (Ended, err
 			return row.State == handoff.Cancelled && row.EndedBy == call.Actor.ID && row.EndedReason == in.Reason
 		},
 		apply: func(c *change, row *handoff.Handoff) (handoff.EventType, error) {
-			disabled := false
-			if row.State == handoff.Claimed && call.Actor.ID == row.Creator {
-				holder, err := c.Agent(row.Holder)
-				if err != nil && !isCode(err, handoff.CodeNotFound) {
-					return "", err
-				}
-				disabled = holder.Disabled
-			}
-			return row.Cancel(call.Actor, in.Reason, disabled, c.Now())
+			return c.cancel(row, in.Reason)
 		},
 	})
+}
+
+// cancel applies the rule, which looks at whether a holder was disabled.
+func (c *change) cancel(row *handoff.Handoff, reason string) (handoff.EventType, error) {
+	disabled := false
+	if row.State == handoff.Claimed && c.call.Actor.ID == row.Creator {
+		holder, err := c.Agent(row.Holder)
+		if err != nil && !isCode(err, handoff.CodeNotFound) {
+			return "", err
+		}
+		disabled = holder.Disabled
+	}
+	return row.Cancel(c.call.Actor, reason, disabled, c.Now())
 }
 
 // ending is what differs between the verbs that end a handoff.
@@ -130,8 +139,11 @@ func (h *Hub) end(ctx context.Context, call Call, verb, id string, key *string, 
 		if err != nil {
 			return err
 		}
+		if err := c.admit(Session{}, &row); err != nil {
+			return err
+		}
 		if found || row.ErasedAt.IsZero() && e.stands(&row) {
-			out = ended(&row)
+			out = endedAs(&row)
 			out.Replay = true
 			if found {
 				return nil
@@ -142,10 +154,9 @@ func (h *Hub) end(ctx context.Context, call Call, verb, id string, key *string, 
 		if err != nil {
 			return err
 		}
-		out = ended(&row)
+		out = endedAs(&row)
 		return first(
-			func() error { return c.record(&row, event, call.Actor, "", 0, others(&row)...) },
-			func() error { return c.UpdateHandoff(&was, &row) },
+			func() error { return c.ended(&was, &row, event) },
 			func() error {
 				return c.keep(once, store.Effect{HandoffID: row.ID, Epoch: row.Epoch})
 			})
@@ -153,7 +164,7 @@ func (h *Hub) end(ctx context.Context, call Call, verb, id string, key *string, 
 	return out, err
 }
 
-func ended(row *handoff.Handoff) Ended {
+func endedAs(row *handoff.Handoff) Ended {
 	return Ended{ThreadID: row.ID, Status: row.State.TeamStatus(), CompletedAt: row.CompletedAt, Verifying: row.State == handoff.Verifying}
 }
 

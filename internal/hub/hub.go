@@ -39,6 +39,11 @@ type Config struct {
 	ParkedCalls int
 	// NoProposedActions refuses propose_action, as hubs of protocol v0.1 do.
 	NoProposedActions bool
+	// NoTrace ignores trace_id at the pool; NoVerification refuses acceptance_criteria and verify_by,
+	// NoDAG depends_on. What was made before goes on.
+	NoTrace, NoVerification, NoDAG bool
+	// StrictTrust wants a session and its secret with every verb on a pool handoff.
+	StrictTrust bool
 }
 
 // Hub runs the use cases over one store.
@@ -50,6 +55,7 @@ type Hub struct {
 	metrics *telemetry.Metrics
 	waiters *waiters
 	keys    *keyCache
+	agents  rosterCache
 	rates   *rates
 	stats   statsCache
 	// secret signs the sessions of browsers, inviteSecret join links.
@@ -128,6 +134,8 @@ type change struct {
 	call Call
 	wake map[string]bool
 	did  []did
+	// session is the one that the caller names.
+	session string
 }
 
 type did struct {
@@ -176,6 +184,7 @@ func (h *Hub) wakeLocal(keys []string) {
 	for _, k := range keys {
 		if id, ok := strings.CutPrefix(k, credentialChanged); ok {
 			h.keys.forget(id)
+			h.agents.forget()
 			h.waiters.recheck()
 			continue
 		}
@@ -187,20 +196,33 @@ func (h *Hub) wakeLocal(keys []string) {
 // take reads a handoff under its lock as it is now, writing down a lapse or an expiry that no
 // sweep has written down yet. Whoever may not see it gets not_found.
 func (c *change) take(id string) (was, now handoff.Handoff, err error) {
+	return c.takeIf(id, func(h *handoff.Handoff, a *handoff.Agent) bool {
+		return h.VisibleTo(c.call.Actor, a, c.Now())
+	})
+}
+
+func (c *change) takeIf(id string, visible func(*handoff.Handoff, *handoff.Agent) bool) (was, now handoff.Handoff, err error) {
 	was, err = c.LockHandoff(id)
 	if err != nil {
 		return was, was, err
 	}
 	now = was
-	if err := c.visible(&now); err != nil {
-		return was, now, err
+	// The agent's labels are read only where its part in the handoff does not say enough.
+	if !visible(&now, &handoff.Agent{ID: c.call.Actor.ID, Handle: c.call.Actor.Handle}) || needsLabels(c.call.Actor, &now) {
+		a, err := agentFor(c.Tx, c.call.Actor, &now)
+		if err != nil {
+			return was, now, err
+		}
+		if !visible(&now, a) {
+			return was, now, handoff.NotFound("handoff", now.ID)
+		}
 	}
 	if err := c.lapse(&was, &now); err != nil || now.EventSeq == was.EventSeq {
 		return was, now, err
 	}
 	// At once, because a verb that finds nothing left to do writes no row, and then events would
 	// be committed that the row does not count.
-	err = c.UpdateHandoff(&was, &now)
+	err = c.update(&was, &now)
 	return now, now, err
 }
 
@@ -217,6 +239,9 @@ func (c *change) lapse(was, h *handoff.Handoff) error {
 	if event, ok := h.Expire(c.Now()); ok {
 		return c.record(h, event, handoff.System(), "", 0, h.Creator, h.Recipient)
 	}
+	if event, ok := h.OpenFallback(c.Now()); ok {
+		return c.record(h, event, handoff.System(), "", 0)
+	}
 	return nil
 }
 
@@ -230,15 +255,9 @@ func (c *change) parted(h *handoff.Handoff, holder string) error {
 	return c.ClearNotices(holder, h)
 }
 
-func (c *change) visible(h *handoff.Handoff) error {
-	a, err := agentFor(c.Tx, c.call.Actor, h)
-	if err != nil {
-		return err
-	}
-	if !h.VisibleTo(c.call.Actor, a, c.Now()) {
-		return handoff.NotFound("handoff", h.ID)
-	}
-	return nil
+// needsLabels: with its id alone an agent may seem to match more than it does, such as an exclusion.
+func needsLabels(actor handoff.Actor, h *handoff.Handoff) bool {
+	return h.Door == handoff.DoorPool && actor.ID != h.Creator && actor.ID != h.Holder && actor.ID != h.Recipient && !h.HeldBefore(actor.ID) && !actor.IsOperator()
 }
 
 // agentFor loads what the rules of h ask about the actor: its labels matter only where a
@@ -250,14 +269,7 @@ func agentFor(tx *store.Tx, actor handoff.Actor, h *handoff.Handoff) (*handoff.A
 	if h.Target == nil && h.VerifyBy == nil {
 		return &handoff.Agent{ID: actor.ID, Handle: actor.Handle}, nil
 	}
-	row, err := tx.Agent(actor.ID)
-	if err != nil {
-		return nil, err
-	}
-	if err := tx.WithLabels(&row); err != nil {
-		return nil, err
-	}
-	return &row.Agent, nil
+	return labelled(tx, actor, h.WorkspaceID)
 }
 
 // record counts an event on h, writes it, and tells those whom it concerns. The row itself is
@@ -273,7 +285,7 @@ func (c *change) tell(h *handoff.Handoff, event handoff.EventType, by handoff.Ac
 	now := c.Now()
 	if err := c.InsertEvent(&handoff.Event{
 		Type: event, HandoffID: h.ID, Seq: h.EventSeq, ActorID: by.ID, SubjectID: subject,
-		State: h.State, Epoch: h.Epoch, TraceID: c.traceOf(h), At: now,
+		State: h.State, Epoch: h.Epoch, TraceID: c.traceOf(h), At: now, SessionID: c.session,
 	}); err != nil {
 		return err
 	}
@@ -292,15 +304,20 @@ func (c *change) tell(h *handoff.Handoff, event handoff.EventType, by handoff.Ac
 			c.wake[id] = true
 		}
 	}
+	c.wake[wakeHandoff(h.ID)] = true
+	if h.Door == handoff.DoorPool {
+		c.wake[wakeWorkspace(h.WorkspaceID)] = true
+	}
 	c.did = append(c.did, did{h.Door, event})
 	return nil
 }
 
 func (c *change) traceOf(h *handoff.Handoff) string {
-	if id := c.call.traceID(); id != "" {
-		return id
+	id := c.call.traceID()
+	if id == "" || h.Door == handoff.DoorPool {
+		return h.TraceID
 	}
-	return h.TraceID
+	return id
 }
 
 // others are the agents of the thread.

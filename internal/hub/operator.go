@@ -91,6 +91,9 @@ func (c *change) register(handle string, in AgentInput) (NewKey, error) {
 	if err := c.InsertAgent(&row, c.Now()); err != nil {
 		return NewKey{}, err
 	}
+	if err := c.expected(handle, row.ID); err != nil {
+		return NewKey{}, err
+	}
 	if err := c.agentEvent(handoff.EventAgentAdded, row.ID, row.ID); err != nil {
 		return NewKey{}, err
 	}
@@ -217,7 +220,7 @@ func (c *change) releaseAll(agentID string) error {
 		if err := c.record(&row, event, c.call.Actor, "", 0, row.Creator); err != nil {
 			return err
 		}
-		if err := c.UpdateHandoff(&was, &row); err != nil {
+		if err := c.update(&was, &row); err != nil {
 			return err
 		}
 	}

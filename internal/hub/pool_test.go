@@ -150,7 +150,7 @@ func TestADeclinedFirstChoiceLeavesTheHandoffToItsFallback(t *testing.T) {
 		if got := accept(f, cid, id).Handoff; got.Epoch != 1 || string(got.Payload) != `{"secret":1}` {
 			t.Fatalf("%+v", got)
 		}
-		want := []handoff.EventType{handoff.EventCreated, handoff.EventFallbackOpened, handoff.EventClaimed}
+		want := []handoff.EventType{handoff.EventCreated, handoff.EventMessageCreated, handoff.EventFallbackOpened, handoff.EventClaimed}
 		if got := eventsOf(f, id); !slices.Equal(got, want) {
 			t.Fatalf("events %v", got)
 		}

@@ -45,8 +45,11 @@ func (h *Hub) Reassign(ctx context.Context, call Call, in ReassignInput) (Reassi
 		if err != nil {
 			return err
 		}
-		// No door makes handoffs yet that a capability verifies, so none is counted.
-		rule := handoff.ReassignInput{To: &to.Agent, Reason: in.Reason, OtherVerifiers: 1}
+		others, err := verifiersOf(c.Tx, &row, to.ID)
+		if err != nil {
+			return err
+		}
+		rule := handoff.ReassignInput{To: &to.Agent, Reason: in.Reason, OtherVerifiers: others.OtherVerifiers, VerifierDisabled: others.VerifierDisabled}
 		event, err := row.Reassign(call.Actor, rule, c.Now())
 		if err != nil {
 			return err
@@ -99,5 +102,5 @@ func (c *change) handOver(was, row *handoff.Handoff, event handoff.EventType, m 
 			}
 			return c.NoticeThread(row.Holder, row, c.Now())
 		},
-		func() error { return c.UpdateHandoff(was, row) })
+		func() error { return c.update(was, row) })
 }

@@ -41,20 +41,23 @@ func (h *Hub) Sweep(ctx context.Context) (int, error) {
 
 // settle writes down what time did to one handoff.
 func (h *Hub) settle(ctx context.Context, call Call, id string) error {
-	return h.change(ctx, "sweep", call, func(c *change) error {
-		was, err := c.LockHandoff(id)
-		if err != nil {
-			return err
-		}
-		row := was
-		if err := c.lapse(&was, &row); err != nil {
-			return err
-		}
-		if row.EventSeq == was.EventSeq {
-			return nil // somebody else did
-		}
-		return c.UpdateHandoff(&was, &row)
-	})
+	return h.change(ctx, "sweep", call, func(c *change) error { return c.settle(id) })
+}
+
+// settle writes down what time did to one handoff.
+func (c *change) settle(id string) error {
+	was, err := c.LockHandoff(id)
+	if err != nil {
+		return err
+	}
+	row := was
+	if err := c.lapse(&was, &row); err != nil {
+		return err
+	}
+	if row.EventSeq == was.EventSeq {
+		return nil // somebody else did
+	}
+	return c.update(&was, &row)
 }
 
 // Forget removes idempotency keys that are older than 30 days, a chunk at a time.

@@ -104,6 +104,9 @@ func (h *Hub) View(ctx context.Context, call Call, in ViewInput) (Thread, error)
 		if !row.ReadableBy(call.Actor, a, tx.Now()) {
 			return handoff.NotFound("handoff", in.ThreadID)
 		}
+		if row.Door == handoff.DoorPool && !row.Participant(call.Actor, a) {
+			return handoff.Refuse(handoff.CodeNotAParticipant, "you do not take part in the thread of this handoff", "handoff_get shows what you may see of it; handoff_claim takes it while it is OPEN.")
+		}
 		t, err = readThread(tx, call.Actor, row, in.After, limit, in.Size)
 		if err != nil || in.Peek || call.Actor.Kind != handoff.KindAgent {
 			return err
@@ -177,8 +180,10 @@ func readThread(tx *store.Tx, viewer handoff.Actor, row handoff.Handoff, after, 
 				return t, err
 			}
 		}
-	} else if t.Summary, err = tx.MessageAt(row.ID, 1); err != nil {
-		return t, err
+	} else if row.Messages > 0 { // an open handoff begins without
+		if t.Summary, err = tx.MessageAt(row.ID, 1); err != nil {
+			return t, err
+		}
 	}
 	if t.Parties, err = parties(tx, &t, list); err != nil {
 		return t, err
@@ -311,7 +316,7 @@ func (h *Hub) Send(ctx context.Context, call Call, in SendInput) (Sent, error) {
 		return first(
 			func() error { return c.record(&row, event, call.Actor, m.ID, m.SequenceNo, others(&row)...) },
 			func() error { return c.InsertMessage(&m) },
-			func() error { return c.UpdateHandoff(&was, &row) },
+			func() error { return c.update(&was, &row) },
 			func() error { return c.keep(once, store.Effect{HandoffID: row.ID, Epoch: m.SequenceNo}) })
 	})
 	return out, err

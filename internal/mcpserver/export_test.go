@@ -21,9 +21,9 @@ func OutsideFences(s string) string { return outsideFences(s) }
 // Definitions are the tools of a set as they are published.
 func Definitions(set string) []*mcp.Tool {
 	var out []*mcp.Tool
-	for i := range teamTools {
-		if set == "" || teamTools[i].set == set {
-			out = append(out, teamTools[i].definition())
+	for i := range allTools {
+		if set == "" || allTools[i].set == set {
+			out = append(out, allTools[i].definition())
 		}
 	}
 	return out

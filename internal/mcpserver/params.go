@@ -40,6 +40,7 @@ var schemaType = [...]string{"string", "integer", "number", "boolean", "object",
 //	}
 type param struct {
 	name, desc string
+	also       string // another name that is accepted
 	kind       kind
 	required   bool
 
@@ -100,6 +101,9 @@ func object(name, desc string, props ...param) param {
 func list(name, desc string, item param) param {
 	return param{name: name, desc: desc, kind: kindArray, item: &item}
 }
+
+// alias accepts the parameter under another name too, which is not published.
+func (p param) alias(name string) param { p.also = name; return p }
 
 // need makes the parameter required.
 func (p param) need() param { p.required = true; return p }
@@ -326,7 +330,7 @@ func (p *param) mustBeSound(path string) {
 // find gives the index of the declared field, or -1.
 func (p *param) find(name []byte) int {
 	for i := range p.props {
-		if p.props[i].name == string(name) {
+		if f := &p.props[i]; f.name == string(name) || f.also != "" && f.also == string(name) {
 			return i
 		}
 	}

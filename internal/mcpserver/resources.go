@@ -20,6 +20,7 @@ import (
 
 const (
 	referenceURI = "handclasp://reference/tool-docs/team"
+	grammarURI   = "handclasp://reference/target-grammar"
 	handoffsURI  = "handclasp://handoffs/"
 	pageQuery    = "?after_sequence_no="
 	// listedHandoffs is how many handoffs resources/list and the prompt review_inbox name.

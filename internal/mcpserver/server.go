@@ -66,11 +66,14 @@ func New(h *hub.Hub, opts Options) *Server {
 	if opts.ProgressEvery == 0 {
 		opts.ProgressEvery = 15 * time.Second
 	}
-	return &Server{hub: h, opts: opts, tools: teamTools, prompts: teamPrompts}
+	return &Server{hub: h, opts: opts, tools: allTools, prompts: teamPrompts}
 }
 
+// allTools are the tools of every set, in the order in which they are listed.
+var allTools = slices.Concat(teamTools, poolTools)
+
 // Toolsets lists the sets that can be served, by the last part of their path.
-func Toolsets() []string { return []string{"team"} }
+func Toolsets() []string { return []string{"team", "pool"} }
 
 // Handler serves one toolset, or all of them for the empty name, over streamable HTTP without
 // sessions. The call's identity is the *auth.TokenInfo of the request, made by [TokenInfo].

@@ -100,8 +100,13 @@ func (tx *Tx) WithEmail(a *AgentRow) error {
 
 // label gives an agent a capability or a tag and adds it to the catalog.
 func (tx *Tx) label(agentID, kind, name, value string) error {
-	if err := tx.exec(`INSERT INTO catalog (kind, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`, kind, name); err != nil {
+	if err := tx.AddToCatalog(kind, name); err != nil {
 		return err
+	}
+	if kind == CatalogTag {
+		if err := tx.AddToCatalog(CatalogTagValue, name+"="+value); err != nil {
+			return err
+		}
 	}
 	return tx.exec(`INSERT INTO agent_labels (agent_id, kind, name, value) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`, agentID, kind, name, value)
 }
@@ -143,14 +148,7 @@ func (tx *Tx) WithLabels(a *AgentRow) error {
 		if err := r.Scan(&kind, &name, &value); err != nil {
 			return err
 		}
-		if kind == "capability" {
-			a.Capabilities = append(a.Capabilities, name)
-			return nil
-		}
-		if a.Tags == nil {
-			a.Tags = map[string][]string{}
-		}
-		a.Tags[name] = append(a.Tags[name], value)
+		a.add(kind, name, value)
 		return nil
 	})
 }

@@ -11,8 +11,8 @@ import (
 // backups of before. Goose's own table is not ours.
 var tables = []string{
 	"settings", "agents", "agent_labels", "catalog", "api_keys", "blocks", "workspaces", "workspace_members",
-	"handoffs", "handoff_targets", "dependencies", "messages", "drafts", "notices", "events", "idempotency",
-	"contacts", "deliveries", "invites",
+	"handoffs", "handoff_targets", "offers", "dependencies", "messages", "drafts", "notices", "events", "idempotency",
+	"contacts", "deliveries", "invites", "sessions",
 }
 
 // The transaction id of an event means something in its own PostgreSQL cluster only: it stays out of

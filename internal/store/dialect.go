@@ -20,6 +20,10 @@ type dialect interface {
 	ddl(text string) string
 	// forUpdate locks the rows of a SELECT until the transaction ends.
 	forUpdate() string
+	// forShare keeps the rows of a SELECT from being changed until the transaction ends.
+	forShare() string
+	// skipLocked is forUpdate that leaves out rows that others hold; empty where nobody can.
+	skipLocked() string
 	// eventsAfter selects the events behind the position ($1 = xact, $2 = id), in the order in
 	// which readers follow them: those that may still get company in front stay out of it.
 	eventsAfter() string
@@ -50,6 +54,8 @@ func (sqlite) ddl(text string) string {
 
 // One writer: nothing needs a row lock, and events commit in the order of their ids.
 func (sqlite) forUpdate() string   { return "" }
+func (sqlite) forShare() string    { return "" }
+func (sqlite) skipLocked() string  { return "" }
 func (sqlite) eventsAfter() string { return "xact >= $1 AND id > $2 ORDER BY id" }
 func (sqlite) lagQuery() string    { return "" }
 func (sqlite) positionNow() string { return "SELECT 0, COALESCE(max(id), 0) FROM events" }
@@ -100,7 +106,9 @@ func (postgres) ddl(text string) string {
 	return textColumn.ReplaceAllString(text, `$1 COLLATE "C"`)
 }
 
-func (postgres) forUpdate() string { return " FOR UPDATE" }
+func (postgres) forUpdate() string  { return " FOR UPDATE" }
+func (postgres) forShare() string   { return " FOR SHARE" }
+func (postgres) skipLocked() string { return " FOR UPDATE SKIP LOCKED" }
 
 // An id is handed out before its transaction commits, so neither the id nor the transaction
 // id alone orders what readers may see. Below the oldest transaction that is still running,

@@ -15,7 +15,7 @@ import (
 var (
 	textTables  = []string{"handoffs", "messages", "drafts", "deliveries", "contacts"}
 	otherTables = []string{
-		"settings", "agents", "agent_labels", "catalog", "api_keys", "blocks", "workspaces", "workspace_members", "handoff_targets", "dependencies",
+		"settings", "agents", "agent_labels", "catalog", "api_keys", "blocks", "workspaces", "workspace_members", "offers", "sessions", "dependencies",
 		"notices", "events", "idempotency", "invites", "goose_db_version", "sqlite_sequence",
 	}
 )

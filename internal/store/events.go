@@ -11,8 +11,8 @@ import (
 // InsertEvent appends to the log. A handoff's own events are numbered by its EventSeq, which
 // the caller counts under the row's lock.
 func (tx *Tx) InsertEvent(e *handoff.Event) error {
-	return tx.exec(`INSERT INTO events (type, handoff_id, seq, actor_id, subject_id, state, epoch, trace_id, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		string(e.Type), e.HandoffID, e.Seq, e.ActorID, e.SubjectID, string(e.State), e.Epoch, e.TraceID, micros(e.At))
+	return tx.exec(`INSERT INTO events (type, handoff_id, seq, actor_id, subject_id, state, epoch, trace_id, at, session_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		string(e.Type), e.HandoffID, e.Seq, e.ActorID, e.SubjectID, string(e.State), e.Epoch, e.TraceID, micros(e.At), e.SessionID)
 }
 
 // A cursor is "<epoch>.<xact>.<id>": the position behind the event that carries it. Ids alone
@@ -68,12 +68,12 @@ func (tx *Tx) CursorNow() (string, error) {
 func (tx *Tx) cursorAt(xact, id int64) string { return fmt.Sprintf("%s.%d.%d", tx.s.epoch, xact, id) }
 
 // eventColumns is the one column list of the log, in the order of scanEvent.
-const eventColumns = `xact, id, type, handoff_id, seq, actor_id, subject_id, state, epoch, trace_id, at`
+const eventColumns = `xact, id, type, handoff_id, seq, actor_id, subject_id, state, epoch, trace_id, at, session_id`
 
 func (tx *Tx) scanEvent(r rows) (handoff.Event, error) {
 	var e handoff.Event
 	var xact, id, at int64
-	err := r.Scan(&xact, &id, &e.Type, &e.HandoffID, &e.Seq, &e.ActorID, &e.SubjectID, &e.State, &e.Epoch, &e.TraceID, &at)
+	err := r.Scan(&xact, &id, &e.Type, &e.HandoffID, &e.Seq, &e.ActorID, &e.SubjectID, &e.State, &e.Epoch, &e.TraceID, &at, &e.SessionID)
 	e.Cursor, e.At = tx.cursorAt(xact, id), timeOf(at)
 	return e, err
 }

@@ -16,7 +16,7 @@ const handoffColumns = `id, door, state, creator_id, recipient_id, holder_id, pa
 	intent, preview, question, proposed_action, metadata, workspace_id, target, visibility, priority, payload,
 	result, criteria, verify_by, verdict, deps_pending, deps_failed, fallback_at, recipient_declined, waits_for_reply, message_count,
 	event_seq, trace_id, traceparent, created_at, updated_at, expires_at, fetched_at, accepted_at, completed_at, ended_by,
-	ended_reason, result_summary, completion_artifacts, erased_at`
+	ended_reason, result_summary, completion_artifacts, erased_at, fallback_opened`
 
 // handoffScan collects one row; value turns it into a Handoff.
 type handoffScan struct {
@@ -25,7 +25,7 @@ type handoffScan struct {
 	criteria, verifyBy, verdict, artifacts                 string
 	lease, leaseEnds, fallback, declined, waits            int64
 	created, updated, expires, fetched, accepted, complete int64
-	erased                                                 int64
+	erased, opened                                         int64
 }
 
 func (s *handoffScan) dest() []any {
@@ -35,7 +35,7 @@ func (s *handoffScan) dest() []any {
 		&h.Intent, &h.Preview, &h.Question, &s.action, &s.metadata, &h.WorkspaceID, &s.target, &h.Visibility, &h.Priority, &s.payload,
 		&s.result, &s.criteria, &s.verifyBy, &s.verdict, &h.DepsPending, &h.DepsFailed, &s.fallback, &s.declined, &s.waits, &h.Messages,
 		&h.EventSeq, &h.TraceID, &h.TraceParent, &s.created, &s.updated, &s.expires, &s.fetched, &s.accepted, &s.complete, &h.EndedBy,
-		&h.EndedReason, &h.ResultSummary, &s.artifacts, &s.erased,
+		&h.EndedReason, &h.ResultSummary, &s.artifacts, &s.erased, &s.opened,
 	}
 }
 
@@ -46,7 +46,7 @@ func (s *handoffScan) value() (handoff.Handoff, error) {
 	h.RecipientDeclined, h.WaitsForReply = s.declined != 0, s.waits != 0
 	h.CreatedAt, h.UpdatedAt, h.ExpiresAt = timeOf(s.created), timeOf(s.updated), timeOf(s.expires)
 	h.FetchedAt, h.AcceptedAt, h.CompletedAt = timeOf(s.fetched), timeOf(s.accepted), timeOf(s.complete)
-	h.ErasedAt = timeOf(s.erased)
+	h.ErasedAt, h.FallbackOpened = timeOf(s.erased), s.opened != 0
 	h.Metadata, h.Payload, h.Result = raw(s.metadata), raw(s.payload), raw(s.result)
 	err := errors.Join(
 		jsonValue("past_holders", s.pastHolders, &h.PastHolders),
@@ -72,7 +72,7 @@ func handoffValues(h *handoff.Handoff) []any {
 		string(h.Intent), h.Preview, h.Question, jsonText(h.ProposedAction), jsonText(h.Metadata), h.WorkspaceID, jsonText(h.Target), string(h.Visibility), h.Priority, jsonText(h.Payload),
 		jsonText(h.Result), jsonText(h.Criteria), jsonText(h.VerifyBy), jsonText(h.Verdict), h.DepsPending, h.DepsFailed, micros(h.FallbackAt), flag(h.RecipientDeclined), flag(h.WaitsForReply), h.Messages,
 		h.EventSeq, h.TraceID, h.TraceParent, micros(h.CreatedAt), micros(h.UpdatedAt), micros(h.ExpiresAt), micros(h.FetchedAt), micros(h.AcceptedAt), micros(h.CompletedAt), h.EndedBy,
-		h.EndedReason, h.ResultSummary, jsonText(h.CompletionArtifacts), micros(h.ErasedAt),
+		h.EndedReason, h.ResultSummary, jsonText(h.CompletionArtifacts), micros(h.ErasedAt), flag(h.FallbackOpened),
 	}
 }
 
@@ -147,20 +147,21 @@ func (tx *Tx) InsertHandoff(h *handoff.Handoff) error {
 	if err := tx.exec(query, args...); err != nil {
 		return err
 	}
-	if h.Target == nil {
-		return nil // recipient_id is the key
-	}
-	for _, key := range h.Target.Keys() {
-		if err := tx.exec(`INSERT INTO handoff_targets (handoff_id, target_key) VALUES ($1, $2)`, h.ID, key); err != nil {
-			return err
-		}
-	}
-	return nil
+	return tx.setOffers(h, nil, h.Offers())
 }
 
 // UpdateHandoff stores what a transition changed. It is guarded by the state and epoch of was,
 // the row as it was read under its lock in this transaction.
 func (tx *Tx) UpdateHandoff(was, h *handoff.Handoff) error {
+	if err := tx.setOffers(h, was.Offers(), h.Offers()); err != nil {
+		return err
+	}
+	if was.Recipient != h.Recipient || was.FallbackOpened != h.FallbackOpened || !was.FallbackAt.Equal(h.FallbackAt) {
+		if err := tx.exec(`UPDATE handoffs SET recipient_id = $1, fallback_at = $2, fallback_opened = $3 WHERE id = $4`,
+			h.Recipient, micros(h.FallbackAt), flag(h.FallbackOpened), h.ID); err != nil {
+			return err
+		}
+	}
 	return tx.execOne(`UPDATE handoffs SET state = $1, holder_id = $2, past_holders = $3, epoch = $4, lease_length = $5,
 		lease_expires_at = $6, result = $7, verdict = $8, deps_pending = $9, deps_failed = $10, recipient_declined = $11,
 		waits_for_reply = $12, message_count = $13, event_seq = $14, updated_at = $15, fetched_at = $16, accepted_at = $17,
@@ -191,11 +192,13 @@ func (tx *Tx) handoff(id, lock string) (handoff.Handoff, error) {
 	return s.value()
 }
 
-// Due names handoffs whose lease or deadline is over but not written down as such yet, at
-// most limit of them.
+// Due names handoffs whose lease, deadline or wait for a fallback is over but not written down as
+// such yet, at most limit of them.
 func (tx *Tx) Due(now time.Time, limit int) ([]string, error) {
 	return tx.ids(`SELECT id FROM handoffs WHERE state = 'claimed' AND lease_expires_at > 0 AND lease_expires_at <= $1
-		UNION ALL SELECT id FROM handoffs WHERE state = 'open' AND expires_at > 0 AND expires_at <= $1 LIMIT $2`, micros(now), limit)
+		UNION ALL SELECT id FROM handoffs WHERE state = 'open' AND expires_at > 0 AND expires_at <= $1
+		UNION ALL SELECT id FROM handoffs WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0 AND fallback_at <= $1
+			AND deps_pending = 0 AND deps_failed = 0 AND recipient_declined = 0 LIMIT $2`, micros(now), limit)
 }
 
 // HeldBy names the handoffs that the agent holds, in the order of their ids.

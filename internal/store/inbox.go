@@ -100,8 +100,7 @@ func (tx *Tx) Inbox(q InboxQuery) ([]InboxItem, error) {
 			WHERE n.actor_id = $1 AND `+noticePosition+role+also+` ORDER BY h.created_at DESC, h.id DESC LIMIT $3) AS news`)
 	}
 	ids := strings.Join(branches, " UNION ")
-	columns := "h." + strings.Join(strings.Fields(handoffColumns), " h.")
-	query := `SELECT ` + columns + ` FROM (` + ids + `) AS p JOIN handoffs h ON h.id = p.id ORDER BY h.created_at DESC, h.id DESC LIMIT $3`
+	query := `SELECT ` + allColumns + ` FROM (` + ids + `) AS p JOIN handoffs h ON h.id = p.id ORDER BY h.created_at DESC, h.id DESC LIMIT $3`
 
 	var items []InboxItem
 	at := map[string]int{}

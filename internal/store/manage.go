@@ -75,7 +75,7 @@ func (tx *Tx) Handoffs(q HandoffQuery) ([]ListedHandoff, error) {
 	if !q.HeldSince.IsZero() {
 		also("h.state IN ('claimed', 'verifying') AND " + held + " AND " + heldSince + " <= " + arg(micros(q.HeldSince)))
 	}
-	columns := "h." + strings.Join(strings.Fields(handoffColumns), " h.")
+	columns := allColumns
 	var list []ListedHandoff
 	err := tx.each("SELECT "+columns+", CASE WHEN "+held+" THEN "+heldSince+" ELSE 0 END FROM handoffs h WHERE "+where+" ORDER BY h.id DESC LIMIT $2",
 		args, func(r rows) error {

@@ -192,8 +192,12 @@ func TestHandoffIsReadBackAsItWasWritten(t *testing.T) {
 				if err != nil || h.Target == nil {
 					return err
 				}
-				keys, err := tx.Texts(`SELECT target_key FROM handoff_targets WHERE handoff_id = '` + h.ID + `' ORDER BY target_key`)
-				wantSame(rt, "its keys", keys, h.Target.Keys())
+				keys, err := tx.Texts(`SELECT target_key FROM offers WHERE handoff_id = '` + h.ID + `' ORDER BY target_key`)
+				var want []string
+				for _, o := range h.Offers() {
+					want = append(want, o.Key)
+				}
+				wantSame(rt, "its keys", keys, want)
 				return err
 			}))
 			// A transition changes these fields and no others.

@@ -1,0 +1,427 @@
+package hub
+
+import (
+	"context"
+	"time"
+
+	"handclasp/internal/handoff"
+	"handclasp/internal/store"
+)
+
+// ClaimInput takes an open handoff: the named one, or the next that the caller may claim.
+type ClaimInput struct {
+	ProjectRoot string `json:"-"`
+	AgentID     string `json:"-"`
+	// ThreadID is empty for the next one. The names are those of [AcceptInput]: one key sent
+	// through both doors is one effect.
+	ThreadID       string        `json:"thread_id"`
+	Workspace      string        `json:"workspace_id,omitempty"` // filled in for the next one
+	Lease          int64         `json:"lease_seconds,omitempty"`
+	IdempotencyKey string        `json:"idempotency_key,omitempty"`
+	Session        Session       `json:"-"`
+	Wait           time.Duration `json:"-"`
+}
+
+// Claimed is the answer to a claim. There was nothing to take when Work is nil.
+type ClaimResult struct {
+	Work     *Work
+	TimedOut bool
+}
+
+// Claim takes one handoff, single winner. Without an id it takes the next one that the caller may
+// claim, higher priority then oldest first, and no two callers the same; it waits for one as long
+// as it is told to.
+func (h *Hub) Claim(ctx context.Context, call Call, in ClaimInput) (ClaimResult, error) {
+	at, err := h.poolCall(call, in.AgentID, in.ProjectRoot)
+	if err != nil {
+		return ClaimResult{}, err
+	}
+	if err := checkWait(in.Wait); err != nil {
+		return ClaimResult{}, err
+	}
+	if in.ThreadID == "" {
+		in.Workspace = at.id
+	}
+	once, err := h.keyed(call, "claim", &in.IdempotencyKey, &in)
+	if err != nil {
+		return ClaimResult{}, err
+	}
+	if in.ThreadID != "" {
+		w, err := h.claimOne(ctx, call, in, at, once)
+		if err != nil {
+			return ClaimResult{}, err
+		}
+		return ClaimResult{Work: &w}, nil
+	}
+	return h.claimNext(ctx, call, in, at, once)
+}
+
+func (h *Hub) claimOne(ctx context.Context, call Call, in ClaimInput, at place, once once) (Work, error) {
+	var out Work
+	err := h.change(ctx, "claim", call, func(c *change) error {
+		was, row, err := c.takeToClaim(in.ThreadID)
+		if isCode(err, handoff.CodeNotFound) {
+			return poolNotFound(in.ThreadID)
+		}
+		if err != nil {
+			return err
+		}
+		if err := inPlace(c.Tx, &row, at); err != nil {
+			return err
+		}
+		if err := c.admit(in.Session, &row); err != nil {
+			return err
+		}
+		effect, found, err := c.done(once.op, once.print)
+		if err != nil {
+			return err
+		}
+		out, err = c.claimed(&was, &row, effect, found, in, once)
+		return err
+	})
+	return out, err
+}
+
+// claimed makes the claim, or finds the one that was made under the same key.
+func (c *change) claimed(was, row *handoff.Handoff, effect store.Effect, found bool, in ClaimInput, once once) (Work, error) {
+	if found && !claimStands(row, c.call.Actor, effect.Epoch) {
+		return Work{}, claimGone(row)
+	}
+	a, err := labelled(c.Tx, c.call.Actor, row.WorkspaceID)
+	if err != nil {
+		return Work{}, err
+	}
+	if !found {
+		if err := c.claimAs(was, row, a, time.Duration(in.Lease)*time.Second); err != nil {
+			return Work{}, err
+		}
+		if err := c.keep(once, store.Effect{HandoffID: row.ID, Epoch: row.Epoch}); err != nil {
+			return Work{}, err
+		}
+	}
+	w, err := work(c.Tx, c.call.Actor, a, *row)
+	w.Replay = found
+	return w, err
+}
+
+// takeToClaim is take for a claim: whoever could have claimed the handoff while it was open is told
+// that it came too late, even if it may not see who was faster.
+func (c *change) takeToClaim(id string) (was, now handoff.Handoff, err error) {
+	return c.takeIf(id, func(h *handoff.Handoff, a *handoff.Agent) bool {
+		return h.VisibleTo(c.call.Actor, a, c.Now()) || h.Lost(a, c.Now())
+	})
+}
+
+// search is where a claim of the next one stands.
+type search struct {
+	after store.Place
+	// more: what was looked at did not fit, and there is more behind after.
+	more bool
+}
+
+const (
+	// triesInside is how many offers one transaction looks at: it holds up every other write.
+	triesInside = 64
+	// scanPage and scanMost bound what a single call reads besides.
+	scanPage = 500
+	scanMost = 100_000
+)
+
+func (h *Hub) claimNext(ctx context.Context, call Call, in ClaimInput, at place, once once) (ClaimResult, error) {
+	var out ClaimResult
+	looks := 0
+	err := h.parkOn(ctx, call, nil, in.Wait, func(w *waiter) (bool, error) {
+		if w != nil { // it waits: what it waits for is what it may claim
+			keys, err := h.claimKeys(ctx, call, at)
+			if err != nil {
+				return false, err
+			}
+			if w.on(keys); looks > 0 {
+				if some, err := h.anyOffer(ctx, call, at); err != nil || !some {
+					return false, err
+				}
+			}
+		}
+		looks++
+		var err error
+		out.Work, err = h.tryNext(ctx, call, in, at, once)
+		return out.Work != nil, err
+	})
+	out.TimedOut = err == nil && out.Work == nil && in.Wait > 0
+	return out, err
+}
+
+// claimKeys are what wakes a call that waits for something to claim.
+func (h *Hub) claimKeys(ctx context.Context, call Call, at place) ([]string, error) {
+	var keys []string
+	err := h.st.Read(ctx, func(tx *store.Tx) error {
+		w, a, err := h.claimant(tx, call, at)
+		if err != nil {
+			return err
+		}
+		keys = wakesOf(w.ID, handoff.AgentKeys(a))
+		return nil
+	})
+	return keys, err
+}
+
+func wakesOf(workspace string, offers []string) []string {
+	keys := make([]string, len(offers))
+	for i, k := range offers {
+		keys[i] = wakeOffer(workspace, k)
+	}
+	return keys
+}
+
+// claimant reads who wants to claim, in the workspace it means.
+func (h *Hub) claimant(tx *store.Tx, call Call, at place) (store.Workspace, *handoff.Agent, error) {
+	w, err := enter(tx, at, call.Actor)
+	if err != nil {
+		return w, nil, err
+	}
+	a, err := labelled(tx, call.Actor, w.ID)
+	return w, a, err
+}
+
+// anyOffer reports whether there is something to claim, without writing.
+func (h *Hub) anyOffer(ctx context.Context, call Call, at place) (bool, error) {
+	page, err := h.availablePage(ctx, call, at, store.Start, 1, nil)
+	return len(page.Works) > 0, err
+}
+
+// tryNext claims the next one that there is; nil when there is none.
+func (h *Hub) tryNext(ctx context.Context, call Call, in ClaimInput, at place, once once) (*Work, error) {
+	s := search{after: store.Start}
+	for {
+		got, err := h.claimBehind(ctx, call, in, at, once, &s)
+		if err != nil || got != nil || !s.more {
+			return got, err
+		}
+		// Look on without holding anybody up, and claim from where something fits.
+		page, err := h.availablePage(ctx, call, at, s.after, 1, nil)
+		if err != nil || len(page.Works) == 0 {
+			return nil, err
+		}
+		s.after = store.PlaceOf(&page.Works[0].Handoff)
+		s.after.ID = before(s.after.ID)
+	}
+}
+
+// before is a text right before an id, so that a search behind it finds the id first.
+func before(id string) string { return id[:len(id)-1] }
+
+func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at place, once once, s *search) (*Work, error) {
+	var out *Work
+	from := s.after
+	err := h.change(ctx, "claim", call, func(c *change) error {
+		out, s.after, s.more = nil, from, false
+		effect, found, err := c.done(once.op, once.print)
+		if err != nil {
+			return err
+		}
+		if found {
+			was, row, err := c.take(effect.HandoffID)
+			if isCode(err, handoff.CodeNotFound) {
+				return claimGone(&handoff.Handoff{Door: handoff.DoorPool})
+			}
+			if err != nil {
+				return err
+			}
+			w, err := c.claimed(&was, &row, effect, true, in, once)
+			out = &w
+			return err
+		}
+		if err := c.admit(in.Session, nil); err != nil {
+			return err
+		}
+		w, a, err := h.claimant(c.Tx, call, at)
+		if err != nil {
+			return err
+		}
+		was, row, ok, err := c.nextFor(a, w.ID, s)
+		if err != nil || !ok {
+			return err
+		}
+		if err := c.claimAs(&was, &row, a, time.Duration(in.Lease)*time.Second); err != nil {
+			return err
+		}
+		if err := c.keep(once, store.Effect{HandoffID: row.ID, Epoch: row.Epoch}); err != nil {
+			return err
+		}
+		got, err := work(c.Tx, call.Actor, a, row)
+		out = &got
+		return err
+	})
+	return out, err
+}
+
+// nextFor locks the next handoff that the agent may claim. When the first ones do not fit it gives
+// up after some, and says where to go on.
+func (c *change) nextFor(a *handoff.Agent, workspace string, s *search) (was, row handoff.Handoff, found bool, err error) {
+	keys := handoff.AgentKeys(a)
+	settled := false
+	for range triesInside {
+		row, found, skipped, err := c.TakeOffered(workspace, keys, s.after)
+		switch {
+		case err != nil:
+			return row, row, false, err
+		case skipped:
+			// Others are at all that there is. Wait for the first of them: it may be given up.
+			if row, found, err = c.waitForFirst(workspace, keys, s.after); err != nil {
+				return row, row, false, err
+			}
+			if !found {
+				continue
+			}
+		case !found && settled:
+			return row, row, false, nil
+		case !found:
+			// What the clock has opened is not written down everywhere yet.
+			settled = true
+			some, err := c.settleSlipped(a, workspace)
+			if err != nil || !some {
+				return row, row, false, err
+			}
+			s.after = store.Start
+			continue
+		}
+		fits, err := c.claimable(&row, a)
+		if err != nil {
+			return row, row, false, err
+		}
+		if fits {
+			return row, row, true, nil
+		}
+		s.after = store.PlaceOf(&row)
+	}
+	s.more = true
+	return was, row, false, nil
+}
+
+func (c *change) waitForFirst(workspace string, keys []string, after store.Place) (handoff.Handoff, bool, error) {
+	list, err := c.Offered(workspace, keys, after, 1)
+	if err != nil || len(list) == 0 {
+		return handoff.Handoff{}, false, err
+	}
+	row, err := c.LockHandoff(list[0].ID)
+	return row, err == nil && row.State == handoff.Open && !row.Blocked(), err
+}
+
+// settleSlipped writes down what the clock opened for the agent.
+func (c *change) settleSlipped(a *handoff.Agent, workspace string) (bool, error) {
+	const most = 64
+	list, err := c.Slipped(workspace, most)
+	if err != nil {
+		return false, err
+	}
+	some := false
+	for i := range list {
+		if now := list[i].At(c.Now()); !now.MayClaim(a, c.Now()) {
+			continue
+		}
+		if err := c.settle(list[i].ID); err != nil {
+			return false, err
+		}
+		some = true
+	}
+	return some, nil
+}
+
+// claimable reports whether the agent may claim the row as it is now.
+func (c *change) claimable(row *handoff.Handoff, a *handoff.Agent) (bool, error) {
+	return claimable(c.Tx, row, a)
+}
+
+func claimable(tx *store.Tx, row *handoff.Handoff, a *handoff.Agent) (bool, error) {
+	now := row.At(tx.Now())
+	if now.State != handoff.Open || now.Blocked() || !now.MayClaim(a, tx.Now()) {
+		return false, nil
+	}
+	in, err := verifiersOf(tx, &now, a.ID)
+	return !now.Unverifiable(a.ID, in), err
+}
+
+// verifiersOf says who would be left to verify the work of a claimant.
+func verifiersOf(tx *store.Tx, row *handoff.Handoff, claimant string) (in handoff.ClaimInput, err error) {
+	if row.VerifyBy == nil {
+		return in, nil
+	}
+	verifier := row.Creator
+	switch row.VerifyBy.Kind {
+	case handoff.VerifyByCapability:
+		in.OtherVerifiers, err = tx.OtherVerifiers(row.VerifyBy.Capability, claimant)
+		return in, err
+	case handoff.VerifyByAgent:
+		verifier = row.VerifyBy.AgentID
+	}
+	if verifier == handoff.Operator().ID {
+		return in, nil
+	}
+	a, err := tx.Agent(verifier)
+	if isCode(err, handoff.CodeNotFound) {
+		in.VerifierDisabled, err = true, nil
+		return in, err
+	}
+	in.VerifierDisabled = a.Disabled
+	return in, err
+}
+
+// claimGone refuses to repeat a claim that stands no more: its payload is another's business now.
+func claimGone(row *handoff.Handoff) error {
+	if row.Door == handoff.DoorPool {
+		return handoff.Refuse(handoff.CodeLeaseLost, "the claim that this call made before no longer stands", "Look at it with handoff_get; if it is OPEN again, handoff_claim with a new key takes it anew.")
+	}
+	return handoff.Refuse(handoff.CodeLeaseLost, "the claim that this call made before no longer stands", "Look at the thread with view_thread; if it is pending again, accept_handoff with a new key takes it anew.")
+}
+
+// claimAs gives the row to the agent and writes that down.
+func (c *change) claimAs(was, row *handoff.Handoff, a *handoff.Agent, lease time.Duration) error {
+	in, err := verifiersOf(c.Tx, row, c.call.Actor.ID)
+	if err != nil {
+		return err
+	}
+	in.Agent, in.Lease = a, lease
+	event, err := row.Claim(c.call.Actor, in, c.Now(), c.hub.lim)
+	if err != nil {
+		return c.namingHolder(err, row, a)
+	}
+	if c.call.Actor.ID == row.Recipient {
+		if row.FetchedAt.IsZero() {
+			row.FetchedAt = c.Now()
+		}
+		if row.Door == handoff.DoorPool {
+			if err := c.ClearNotices(c.call.Actor.ID, row); err != nil {
+				return err
+			}
+		}
+	}
+	if event != handoff.Repeated {
+		if err := c.record(row, event, c.call.Actor, "", 0, toldOfClaim(row)...); err != nil {
+			return err
+		}
+	}
+	return c.update(was, row)
+}
+
+// toldOfClaim are those whose inbox shows a claim. At the pool nobody's does: many handoffs go
+// through it, and who waits for one follows it.
+func toldOfClaim(row *handoff.Handoff) []string {
+	if row.Door == handoff.DoorPool {
+		return nil
+	}
+	return others(row)
+}
+
+// namingHolder adds who was faster, for those who may see it.
+func (c *change) namingHolder(err error, row *handoff.Handoff, a *handoff.Agent) error {
+	e, ok := err.(*handoff.Error) //nolint:errorlint // a refusal of ours is not wrapped
+	if !ok || e.Code != handoff.CodeAlreadyClaimed || row.Door != handoff.DoorPool || !row.ReadableBy(c.call.Actor, a, c.Now()) {
+		return err
+	}
+	holder, readErr := c.Agent(row.Holder)
+	if readErr != nil {
+		return readErr
+	}
+	e.Message = holder.Handle + " holds this handoff"
+	return e.With("claimed_by", holder.Handle)
+}

@@ -1,0 +1,98 @@
+package hub_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"handclasp/internal/handoff"
+	"handclasp/internal/hub"
+	"handclasp/internal/hubtest"
+)
+
+const project = "/srv/shop"
+
+func opened(f *hubtest.Fixture, from hub.Call, in hub.OpenInput) hub.Opened {
+	f.T.Helper()
+	in.ProjectRoot, in.From = project, from.Actor.Handle
+	if in.Visibility == "" {
+		in.Visibility = "public"
+	}
+	if in.Target == nil {
+		in.Target = json.RawMessage(codeTarget)
+	}
+	out, err := f.Hub.Open(bg, from, in)
+	noError(f.T, err)
+	return out
+}
+
+func claimNext(f *hubtest.Fixture, call hub.Call) *hub.Work {
+	f.T.Helper()
+	out, err := f.Hub.Claim(bg, call, hub.ClaimInput{ProjectRoot: project, AgentID: call.Actor.Handle})
+	noError(f.T, err)
+	return out.Work
+}
+
+func holding(call hub.Call, id string) hub.HoldInput {
+	return hub.HoldInput{ProjectRoot: project, AgentID: call.Actor.Handle, ThreadID: id}
+}
+
+func TestAnOpenHandoffIsClaimedVerifiedAndUnblocksTheNext(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		anna, cid, dora := f.Agent("anna@acme"), able(f, "cid@acme"), able(f, "dora@acme")
+		one := opened(f, anna, hub.OpenInput{Payload: json.RawMessage(`{"n":1.50}`), Criteria: []string{"it is green"}})
+		if one.Status != "OPEN" || one.EligibleCount != 2 || one.TraceID == "" {
+			t.Fatalf("opened: %+v", one)
+		}
+		next := opened(f, anna, hub.OpenInput{DependsOn: []string{one.HandoffID}})
+		if next.Dependencies.Pending != 1 {
+			t.Fatalf("waits: %+v", next)
+		}
+		list, err := f.Hub.Available(bg, cid, hub.AvailableInput{ProjectRoot: project, AgentID: "cid@acme"})
+		noError(t, err)
+		if len(list.Works) != 1 || list.Works[0].Handoff.ID != one.HandoffID || list.Works[0].Handoff.Payload != nil {
+			t.Fatalf("available: %+v", list)
+		}
+		got := claimNext(f, cid)
+		if got == nil || got.Handoff.ID != one.HandoffID || string(got.Handoff.Payload) != `{"n":1.50}` || got.Handoff.Epoch != 1 {
+			t.Fatalf("claimed: %+v", got)
+		}
+		if again := claimNext(f, dora); again != nil {
+			t.Fatalf("twice: %+v", again)
+		}
+		w, err := f.Hub.Deliver(bg, cid, hub.DeliverInput{HoldInput: holding(cid, one.HandoffID), Result: json.RawMessage(`"done"`)})
+		noError(t, err)
+		if w.Handoff.State != handoff.Verifying {
+			t.Fatalf("delivered: %+v", w)
+		}
+		w, err = f.Hub.Verify(bg, anna, hub.VerifyInput{HoldInput: holding(anna, one.HandoffID), Verdict: "fail", Feedback: "not green"})
+		noError(t, err)
+		if w.Handoff.State != handoff.Claimed || w.Handoff.Epoch != 2 {
+			t.Fatalf("sent back: %+v", w)
+		}
+		_, err = f.Hub.Deliver(bg, cid, hub.DeliverInput{HoldInput: holding(cid, one.HandoffID), Result: json.RawMessage(`"done"`)})
+		hubtest.WantCode(t, err, handoff.CodeStaleClaimEpoch)
+		epoch := 2
+		in := holding(cid, one.HandoffID)
+		in.ClaimEpoch = &epoch
+		_, err = f.Hub.Deliver(bg, cid, hub.DeliverInput{HoldInput: in, Result: json.RawMessage(`"done"`)})
+		noError(t, err)
+		in = holding(anna, one.HandoffID)
+		in.ClaimEpoch = &epoch
+		w, err = f.Hub.Verify(bg, anna, hub.VerifyInput{HoldInput: in, Verdict: "pass"})
+		noError(t, err)
+		if w.Handoff.State != handoff.Completed {
+			t.Fatalf("passed: %+v", w)
+		}
+		if got := claimNext(f, dora); got == nil || got.Handoff.ID != next.HandoffID {
+			t.Fatalf("unblocked: %+v", got)
+		}
+		f.Clock.Advance(301 * time.Second)
+		if got := claimNext(f, cid); got == nil || got.Handoff.ID != next.HandoffID || got.Handoff.Epoch != 2 {
+			t.Fatalf("after the lapse: %+v", got)
+		}
+		eventsOf(f, one.HandoffID)
+		eventsOf(f, next.HandoffID)
+	})
+}

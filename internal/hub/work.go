@@ -1,0 +1,204 @@
+package hub
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"handclasp/internal/handoff"
+	"handclasp/internal/store"
+)
+
+// Work is a handoff as one reader sees it at the pool: what it may not see is left out. Texts are as
+// they were sent; doors mark what others wrote.
+type Work struct {
+	Handoff handoff.Handoff
+	Viewer  handoff.Actor
+	Parties map[string]Party // by actor id
+	// DependsOn are those of the dependencies that the reader may see; Dependencies counts them all,
+	// nil when there are none.
+	DependsOn    []string
+	Dependencies *DependencyCount
+	Replay       bool
+}
+
+// Handle is how the actor with this id is named.
+func (w *Work) Handle(id string) string {
+	if p, ok := w.Parties[id]; ok {
+		return p.Handle
+	}
+	return id
+}
+
+// works makes what the reader sees of some handoffs, as they are now. a is the reader's agent with
+// its labels, nil for the operator.
+func works(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, rows []handoff.Handoff) ([]Work, error) {
+	ids, waiting := map[string]bool{}, []string{}
+	for i := range rows {
+		row := &rows[i]
+		hide(row, viewer, a)
+		for _, id := range []string{row.Creator, row.Holder, row.EndedBy, row.Recipient} {
+			ids[id] = true
+		}
+		if row.Verdict != nil {
+			ids[row.Verdict.VerifiedBy] = true
+		}
+		if row.VerifyBy != nil {
+			ids[row.VerifyBy.AgentID] = true
+		}
+		if row.Door == handoff.DoorPool {
+			waiting = append(waiting, row.ID)
+		}
+	}
+	for _, id := range []string{"", handoff.Operator().ID, handoff.System().ID} {
+		delete(ids, id)
+	}
+	people, err := names(tx, sortedKeys(ids))
+	if err != nil {
+		return nil, err
+	}
+	deps, err := tx.Dependencies(waiting)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Work, len(rows))
+	for i := range rows {
+		w := Work{Handoff: rows[i], Viewer: viewer, Parties: people}
+		for _, d := range deps[rows[i].ID] {
+			if seen := d.At(tx.Now()); seen.ReadableBy(viewer, a, tx.Now()) {
+				w.DependsOn = append(w.DependsOn, d.ID)
+			}
+		}
+		if n := len(deps[rows[i].ID]); n > 0 {
+			w.Dependencies = countDependencies(&rows[i], n)
+		}
+		list[i] = w
+	}
+	return list, nil
+}
+
+// hide takes from a row what its reader may not see (domain: "Who sees what").
+func hide(row *handoff.Handoff, viewer handoff.Actor, a *handoff.Agent) {
+	if !row.PayloadFor(viewer.ID) {
+		row.Payload = nil
+	}
+	if row.ResultFor(viewer, a) {
+		return
+	}
+	row.Result, row.ResultSummary, row.CompletionArtifacts, row.EndedReason = nil, "", nil, ""
+	if row.Verdict != nil {
+		verdict := *row.Verdict
+		verdict.Feedback = ""
+		row.Verdict = &verdict
+	}
+}
+
+// work is works for one handoff.
+func work(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, row handoff.Handoff) (Work, error) {
+	list, err := works(tx, viewer, a, []handoff.Handoff{row})
+	if err != nil {
+		return Work{}, err
+	}
+	return list[0], nil
+}
+
+// labelled reads an agent with its labels as one that uses a workspace; nil for another actor.
+func labelled(tx *store.Tx, actor handoff.Actor, workspaceID string) (*handoff.Agent, error) {
+	if actor.Kind != handoff.KindAgent {
+		return nil, nil
+	}
+	a, err := tx.AgentIn(actor.ID, workspaceID)
+	return &a, err
+}
+
+// GetInput reads one handoff.
+type GetInput struct {
+	ProjectRoot string `json:"project_root"`
+	HandoffID   string `json:"handoff_id"`
+	AgentID     string `json:"agent_id"`
+	// KnownStatus and Wait park the call until the status is another.
+	KnownStatus string        `json:"known_status"`
+	Wait        time.Duration `json:"-"`
+}
+
+// Get reads a handoff as the caller may see it; not_found for whoever may not. What the caller was
+// told of it counts as seen.
+func (h *Hub) Get(ctx context.Context, call Call, in GetInput) (Work, error) {
+	at, err := h.poolCall(call, in.AgentID, in.ProjectRoot)
+	if err != nil {
+		return Work{}, err
+	}
+	if err := checkWait(in.Wait); err != nil {
+		return Work{}, err
+	}
+	known, err := parseStatus(in.KnownStatus)
+	if err != nil {
+		return Work{}, err
+	}
+	var out Work
+	var seen []store.Notice
+	err = h.parkOn(ctx, call, []string{wakeHandoff(in.HandoffID)}, in.Wait, func(*waiter) (bool, error) {
+		err := h.st.Read(ctx, func(tx *store.Tx) error {
+			row, err := tx.Handoff(in.HandoffID)
+			if isCode(err, handoff.CodeNotFound) {
+				return poolNotFound(in.HandoffID)
+			}
+			if err != nil {
+				return err
+			}
+			if err := inPlace(tx, &row, at); err != nil {
+				return err
+			}
+			row = row.At(tx.Now())
+			a, err := labelled(tx, call.Actor, row.WorkspaceID)
+			if err != nil {
+				return err
+			}
+			if !row.ReadableBy(call.Actor, a, tx.Now()) {
+				return poolNotFound(in.HandoffID)
+			}
+			notices, err := tx.Notices(call.Actor.ID, &row)
+			if err != nil {
+				return err
+			}
+			seen = seen[:0]
+			for _, n := range notices {
+				if n.SequenceNo == 0 {
+					seen = append(seen, n)
+				}
+			}
+			out, err = work(tx, call.Actor, a, row)
+			return err
+		})
+		return known == "" || out.Handoff.State != known, err
+	})
+	if err != nil || len(seen) == 0 {
+		return out, err
+	}
+	return out, h.change(ctx, "get", call, func(c *change) error { return c.clear(call.Actor, &out.Handoff, seen) })
+}
+
+// parseStatus reads a status word of any door; nothing is no state.
+func parseStatus(word string) (handoff.State, error) {
+	if word == "" {
+		return "", nil
+	}
+	for _, s := range handoff.States() {
+		if strings.EqualFold(word, s.PoolStatus()) {
+			return s, nil
+		}
+	}
+	words := make([]string, 0, 7)
+	for _, s := range handoff.States() {
+		words = append(words, s.PoolStatus())
+	}
+	return "", handoff.Invalid("known_status", handoff.Quote(word)+" came; "+joinOr(words)+" are accepted")
+}
+
+// poolCall checks what every call at the pool names: the caller itself and a project.
+func (h *Hub) poolCall(call Call, agentID, projectRoot string) (place, error) {
+	if err := isYou(call, "agent_id", agentID); err != nil {
+		return place{}, err
+	}
+	return placeOf(projectRoot)
+}

@@ -1,0 +1,131 @@
+package store
+
+import "handclasp/internal/handoff"
+
+// AgentIn reads an agent with its labels, and whether it may use the workspace, in one round trip.
+func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
+	var s agentScan
+	var labels AgentRow
+	found := false
+	var outside int64
+	err := tx.each(`SELECT `+agentColumns+`, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
+			CASE WHEN EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $2 AND w.strict <> 0 AND NOT EXISTS
+				(SELECT 1 FROM workspace_members m WHERE m.workspace_id = w.id AND m.agent_id = a.id)) THEN 1 ELSE 0 END
+		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`,
+		[]any{id, workspaceID}, func(r rows) error {
+			var kind, name, value string
+			found = true
+			if err := r.Scan(append(s.dest(), &kind, &name, &value, &outside)...); err != nil {
+				return err
+			}
+			labels.add(kind, name, value)
+			return nil
+		})
+	if err != nil {
+		return handoff.Agent{}, err
+	}
+	if !found {
+		return handoff.Agent{}, handoff.NotFound("agent", id)
+	}
+	a, err := s.value()
+	a.Capabilities, a.Tags, a.Outside = labels.Capabilities, labels.Tags, outside != 0
+	return a.Agent, err
+}
+
+// add gives the agent one label as it was read.
+func (a *AgentRow) add(kind, name, value string) {
+	switch kind {
+	case "capability":
+		a.Capabilities = append(a.Capabilities, name)
+	case "tag":
+		if a.Tags == nil {
+			a.Tags = map[string][]string{}
+		}
+		a.Tags[name] = append(a.Tags[name], value)
+	}
+}
+
+// ActiveAgents reads all agents that are not disabled, with their labels, in the order of handles.
+func (tx *Tx) ActiveAgents() ([]AgentRow, error) {
+	all, err := tx.Agents()
+	if err != nil {
+		return nil, err
+	}
+	list := all[:0]
+	at := map[string]int{}
+	for _, a := range all {
+		if !a.Disabled {
+			at[a.ID] = len(list)
+			list = append(list, a)
+		}
+	}
+	err = tx.each(`SELECT agent_id, kind, name, value FROM agent_labels ORDER BY agent_id, kind, name, value`, nil, func(r rows) error {
+		var id, kind, name, value string
+		if err := r.Scan(&id, &kind, &name, &value); err != nil {
+			return err
+		}
+		if i, active := at[id]; active {
+			list[i].add(kind, name, value)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// OtherVerifiers counts the active agents besides one that offer a capability.
+func (tx *Tx) OtherVerifiers(capability, besides string) (int, error) {
+	n := 0
+	err := tx.row(`SELECT count(*) FROM agent_labels l JOIN agents a ON a.id = l.agent_id
+		WHERE l.kind = 'capability' AND l.name = $1 AND a.disabled_at = 0 AND a.id <> $2`, capability, besides).scan(&n)
+	return n, err
+}
+
+// Offering names the active agents that offer a capability, in the order of their ids, at most limit.
+func (tx *Tx) Offering(capability string, limit int) ([]string, error) {
+	return tx.ids(`SELECT a.id FROM agent_labels l JOIN agents a ON a.id = l.agent_id
+		WHERE l.kind = 'capability' AND l.name = $1 AND a.disabled_at = 0 ORDER BY a.id LIMIT $2`, capability, limit)
+}
+
+// Members names the agents that the operator added to a workspace.
+func (tx *Tx) Members(workspaceID string) ([]string, error) {
+	return tx.ids(`SELECT agent_id FROM workspace_members WHERE workspace_id = $1 ORDER BY agent_id`, workspaceID)
+}
+
+// The kinds of words in the catalog.
+const (
+	CatalogCapability = "capability"
+	CatalogTag        = "tag"
+	CatalogTagValue   = "tag_value" // key=value
+)
+
+// InCatalog reports which of some words of one kind the catalog has. A tag value counts when it, or
+// one below it by whole segments, is there.
+func (tx *Tx) InCatalog(kind string, names []string) (map[string]bool, error) {
+	known := map[string]bool{}
+	for _, name := range names {
+		found, err := tx.ids(`SELECT name FROM catalog WHERE kind = $1 AND (name = $2 OR (kind = 'tag_value' AND name >= $3 AND name < $4)) LIMIT 1`,
+			kind, name, name+"/", name+"0") // "0" follows "/"
+		if err != nil {
+			return nil, err
+		}
+		known[name] = len(found) > 0
+	}
+	return known, nil
+}
+
+// AddToCatalog makes a word known.
+func (tx *Tx) AddToCatalog(kind, name string) error {
+	return tx.exec(`INSERT INTO catalog (kind, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`, kind, name)
+}
+
+// CatalogNames reads the words of one kind.
+func (tx *Tx) CatalogNames(kind string) ([]string, error) {
+	return tx.ids(`SELECT name FROM catalog WHERE kind = $1 ORDER BY name`, kind)
+}
+
+// AwaitedBy names the open handoffs that a direct_with_fallback target keeps for a handle before
+// anybody registered it, at most limit.
+func (tx *Tx) AwaitedBy(handle string, limit int) ([]string, error) {
+	return tx.ids(`SELECT DISTINCT o.handoff_id FROM offers o JOIN handoffs h ON h.id = o.handoff_id
+		WHERE o.target_key = $1 AND h.recipient_id = '' AND h.state = 'open' ORDER BY o.handoff_id LIMIT $2`, "agent:"+handoff.FoldHandle(handle), limit)
+}
