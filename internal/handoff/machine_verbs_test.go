@@ -52,7 +52,7 @@ func (m *machine) may(id string, h *Handoff) bool {
 	if a == nil || a.Disabled {
 		return false
 	}
-	open := h.RecipientDeclined || (!h.FallbackAt.IsZero() && !m.now.Before(h.FallbackAt))
+	open := h.RecipientDeclined || h.FallbackOpened || (h.State == Open && !h.FallbackAt.IsZero() && !m.now.Before(h.FallbackAt))
 	code := a.HasCapability("code")
 	switch {
 	case h.Target == nil || h.Target.Strategy == StrategyDirect:

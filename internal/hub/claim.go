@@ -39,6 +39,10 @@ func (h *Hub) Claim(ctx context.Context, call Call, in ClaimInput) (ClaimResult,
 	if err := checkWait(in.Wait); err != nil {
 		return ClaimResult{}, err
 	}
+	// Also where there is nothing to claim yet.
+	if err := handoff.CheckLease(time.Duration(in.Lease)*time.Second, h.lim); err != nil {
+		return ClaimResult{}, err
+	}
 	if in.ThreadID == "" {
 		in.Workspace = at.id
 	}
@@ -259,7 +263,12 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 // up after some, and says where to go on.
 func (c *change) nextFor(a *handoff.Agent, workspace string, s *search) (was, row handoff.Handoff, found bool, err error) {
 	keys := handoff.AgentKeys(a)
-	settled := false
+	// What the clock has opened is not written down everywhere yet, and may come before what is.
+	if s.after == store.Start {
+		if err := c.settleSlipped(a, workspace); err != nil {
+			return was, row, false, err
+		}
+	}
 	for range triesInside {
 		row, found, skipped, err := c.TakeOffered(workspace, keys, s.after)
 		switch {
@@ -273,17 +282,8 @@ func (c *change) nextFor(a *handoff.Agent, workspace string, s *search) (was, ro
 			if !found {
 				continue
 			}
-		case !found && settled:
-			return row, row, false, nil
 		case !found:
-			// What the clock has opened is not written down everywhere yet.
-			settled = true
-			some, err := c.settleSlipped(a, workspace)
-			if err != nil || !some {
-				return row, row, false, err
-			}
-			s.after = store.Start
-			continue
+			return row, row, false, nil
 		}
 		fits, err := c.claimable(&row, a)
 		if err != nil {
@@ -308,23 +308,21 @@ func (c *change) waitForFirst(workspace string, keys []string, after store.Place
 }
 
 // settleSlipped writes down what the clock opened for the agent.
-func (c *change) settleSlipped(a *handoff.Agent, workspace string) (bool, error) {
+func (c *change) settleSlipped(a *handoff.Agent, workspace string) error {
 	const most = 64
 	list, err := c.Slipped(workspace, most)
 	if err != nil {
-		return false, err
+		return err
 	}
-	some := false
 	for i := range list {
 		if now := list[i].At(c.Now()); !now.MayClaim(a, c.Now()) {
 			continue
 		}
 		if err := c.settle(list[i].ID); err != nil {
-			return false, err
+			return err
 		}
-		some = true
 	}
-	return some, nil
+	return nil
 }
 
 // claimable reports whether the agent may claim the row as it is now.

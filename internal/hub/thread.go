@@ -104,8 +104,11 @@ func (h *Hub) View(ctx context.Context, call Call, in ViewInput) (Thread, error)
 		if !row.ReadableBy(call.Actor, a, tx.Now()) {
 			return handoff.NotFound("handoff", in.ThreadID)
 		}
-		if row.Door == handoff.DoorPool && !row.Participant(call.Actor, a) {
-			return handoff.Refuse(handoff.CodeNotAParticipant, "you do not take part in the thread of this handoff", "handoff_get shows what you may see of it; handoff_claim takes it while it is OPEN.")
+		if row.Door == handoff.DoorPool {
+			if !row.Participant(call.Actor, a) {
+				return handoff.Refuse(handoff.CodeNotAParticipant, "you do not take part in the thread of this handoff", "handoff_get shows what you may see of it; handoff_claim takes it while it is OPEN.")
+			}
+			hide(&row, call.Actor, a)
 		}
 		t, err = readThread(tx, call.Actor, row, in.After, limit, in.Size)
 		if err != nil || in.Peek || call.Actor.Kind != handoff.KindAgent {

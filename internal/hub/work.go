@@ -69,9 +69,7 @@ func works(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, rows []handoff.
 				w.DependsOn = append(w.DependsOn, d.ID)
 			}
 		}
-		if n := len(deps[rows[i].ID]); n > 0 {
-			w.Dependencies = countDependencies(&rows[i], n)
-		}
+		w.Dependencies = countDependencies(deps[rows[i].ID], tx.Now())
 		list[i] = w
 	}
 	return list, nil
@@ -85,7 +83,10 @@ func hide(row *handoff.Handoff, viewer handoff.Actor, a *handoff.Agent) {
 	if row.ResultFor(viewer, a) {
 		return
 	}
-	row.Result, row.ResultSummary, row.CompletionArtifacts, row.EndedReason = nil, "", nil, ""
+	row.Result, row.ResultSummary, row.CompletionArtifacts = nil, "", nil
+	if !row.Participant(viewer, a) { // whom it names may know why it was taken back
+		row.EndedReason = ""
+	}
 	if row.Verdict != nil {
 		verdict := *row.Verdict
 		verdict.Feedback = ""
