@@ -99,7 +99,7 @@ func (c *change) claimed(was, row *handoff.Handoff, effect store.Effect, found b
 			return Work{}, err
 		}
 	}
-	w, err := work(c.Tx, c.call.Actor, a, *row)
+	w, err := c.hub.work(c.Tx, c.call.Actor, a, *row)
 	w.Replay = found
 	return w, err
 }
@@ -175,12 +175,11 @@ func wakesOf(workspace string, offers []string) []string {
 
 // claimant reads who wants to claim, in the workspace it means.
 func (h *Hub) claimant(tx *store.Tx, call Call, at place) (store.Workspace, *handoff.Agent, error) {
-	w, err := enter(tx, at, call.Actor)
-	if err != nil {
-		return w, nil, err
+	w, a, err := tx.Claimant(call.Actor.ID, at.id)
+	if err == nil && a.Outside {
+		err = notAdmitted(at, call.Actor)
 	}
-	a, err := labelled(tx, call.Actor, w.ID)
-	return w, a, err
+	return w, &a, err
 }
 
 // anyOffer reports whether there is something to claim, without writing.
@@ -248,7 +247,7 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 		if err := c.keep(once, store.Effect{HandoffID: row.ID, Epoch: row.Epoch}); err != nil {
 			return err
 		}
-		got, err := work(c.Tx, call.Actor, a, row)
+		got, err := h.work(c.Tx, call.Actor, a, row)
 		out = &got
 		return err
 	})

@@ -174,7 +174,7 @@ func (h *Hub) offeredPage(ctx context.Context, call Call, at place, after store.
 					fits = append(fits, rows[i].At(tx.Now()))
 				}
 			}
-			list, err := works(tx, call.Actor, a, fits)
+			list, err := h.works(tx, call.Actor, a, fits)
 			out.Works = append(out.Works, list...)
 			return err
 		})
@@ -247,7 +247,7 @@ func (h *Hub) minePage(ctx context.Context, call Call, at place, scope string, a
 				kept = append(kept, now)
 			}
 		}
-		out.Works, err = works(tx, call.Actor, a, kept)
+		out.Works, err = h.works(tx, call.Actor, a, kept)
 		return err
 	})
 	if err != nil {
