@@ -83,8 +83,8 @@ type story struct {
 	page     string // the inbox_url of the thread
 	// Of the open handoffs: the one that waits for s.thread, who won that one, and who did not.
 	next, holder, loser string
-	step     int
-	err      error // the first fault of writing
+	step                int
+	err                 error // the first fault of writing
 }
 
 func (s *story) register(in hub.AgentInput) error {

@@ -25,7 +25,7 @@ func TestTheDemoTellsItsStoryAndLeavesNothingBehind(t *testing.T) {
 		"claim epoch 1", "invalid_transition", "drafted", "approved", "thread_terminal",
 		"1 handoff.created, 2 handoff.claimed, 3 draft.created, 4 draft.decided, 5 handoff.completed",
 		`payload {"budget":1.5,"pull_request":41}`, "handoff_already_claimed", "stale_claim_epoch",
-		"1 handoff.created, 2 handoff.claimed, 3 handoff.verification_requested, 4 handoff.verification_failed,",
+		"1 handoff.created, 2 handoff.claimed, 3 handoff.verification_requested,\n   4 handoff.verification_failed,",
 	} {
 		if !strings.Contains(p.stdout.String(), part) {
 			t.Errorf("the story has no %q:\n%s", part, p.stdout.String())

@@ -177,7 +177,7 @@ func (s *story) unblock() error {
 		return fmt.Errorf("the log of the handoff is %v", events)
 	}
 	s.say("   → done again, and pass: %v.\n"+
-		"   → %s had a call waiting for the next work: %d ms after the verdict it held the second handoff.\n"+
-		"   The log of the first:\n   %s,\n   %s", passed["status"], s.loser, got.at.Sub(judged).Milliseconds(), strings.Join(events[:4], ", "), strings.Join(events[4:], ", "))
+		"   → %s had a call waiting: it held the second handoff %d ms after the verdict.\n"+
+		"   The log of the first:\n   %s,\n   %s", passed["status"], s.loser, got.at.Sub(judged).Milliseconds(), strings.Join(events[:3], ", "), strings.Join(events[3:], ", "))
 	return nil
 }
