@@ -126,7 +126,7 @@ func (s *Server) build(tools []tool) *mcp.Server {
 	s.addResources(server, tools)
 	server.AddReceivingMiddleware(s.counted) // last, and therefore outermost
 	if s.opts.Probe {
-		tools = append(slices.Clone(tools), probe)
+		tools = append(slices.Clone(tools), probe, parkedProbe)
 	}
 	for i := range tools {
 		server.AddTool(tools[i].definition(), s.serve(&tools[i]))
