@@ -56,6 +56,7 @@ type Hub struct {
 	waiters *waiters
 	keys    *keyCache
 	agents  rosterCache
+	handles handleCache
 	rates   *rates
 	stats   statsCache
 	// sessions were used since it was last written down when.
