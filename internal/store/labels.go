@@ -1,6 +1,10 @@
 package store
 
-import "handclasp/internal/handoff"
+import (
+	"time"
+
+	"handclasp/internal/handoff"
+)
 
 // AgentIn reads an agent with its labels, and whether it may use the workspace, in one round trip.
 func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
@@ -122,6 +126,35 @@ func (tx *Tx) OtherVerifiers(capability, besides string) (int, error) {
 func (tx *Tx) Offering(capability string, limit int) ([]string, error) {
 	return tx.ids(`SELECT a.id FROM agent_labels l JOIN agents a ON a.id = l.agent_id
 		WHERE l.kind = 'capability' AND l.name = $1 AND a.disabled_at = 0 ORDER BY a.id LIMIT $2`, capability, limit)
+}
+
+// CapabilityNames reads the capabilities of the catalog behind one, in their order, at most limit.
+func (tx *Tx) CapabilityNames(after string, limit int) ([]string, error) {
+	return tx.ids(`SELECT name FROM catalog WHERE kind = 'capability' AND name > $1 ORDER BY name LIMIT $2`, after, limit)
+}
+
+// Provider is an active agent that offers a capability.
+type Provider struct {
+	Capability string
+	AgentID    string
+	Handle     string
+	Unlisted   bool
+	LastSeenAt time.Time
+}
+
+// Providers reads who offers the capabilities from first to last, in the order of those and of handles.
+func (tx *Tx) Providers(first, last string) ([]Provider, error) {
+	var list []Provider
+	err := tx.each(`SELECT l.name, a.id, a.handle, a.unlisted, a.last_seen_at FROM agent_labels l JOIN agents a ON a.id = l.agent_id
+		WHERE l.kind = 'capability' AND l.name >= $1 AND l.name <= $2 AND a.disabled_at = 0 ORDER BY l.name, a.handle_key`, []any{first, last}, func(r rows) error {
+		var p Provider
+		var unlisted, seen int64
+		err := r.Scan(&p.Capability, &p.AgentID, &p.Handle, &unlisted, &seen)
+		p.Unlisted, p.LastSeenAt = unlisted != 0, timeOf(seen)
+		list = append(list, p)
+		return err
+	})
+	return list, err
 }
 
 // Members names the agents that the operator added to a workspace.
