@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -47,8 +48,11 @@ func AtSchema(cfg Config, version int64) Config {
 	return cfg
 }
 
-// Tables is the list of tables that a backup carries, in its order.
-func Tables() []string { return tables }
+// Tables is the list of tables that a backup carries, in its order, without those that only backups
+// of before have.
+func Tables() []string {
+	return slices.DeleteFunc(slices.Clone(tables), func(name string) bool { return name == "handoff_targets" })
+}
 
 // BackupAnd is Backup with a look at the snapshot that it was made from.
 func (s *Store) BackupAnd(ctx context.Context, w io.Writer, look func(*Tx) error) error {
