@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -91,3 +92,43 @@ func (tx *Tx) Plan(query string) (list []string, err error) {
 	})
 	return list, err
 }
+
+// Explain runs fn and says how the database would run each of its queries, instead of their rows.
+func (tx *Tx) Explain(fn func(*Tx) error) (plan string, err error) {
+	e := &explaining{engine: tx.e, kind: tx.d.name()}
+	explained := *tx
+	explained.e = e
+	err = fn(&explained)
+	return strings.Join(e.lines, "\n"), err
+}
+
+type explaining struct {
+	engine
+	kind  string
+	lines []string
+}
+
+func (e *explaining) query(ctx context.Context, query string, args []any) (rows, error) {
+	var line string
+	var id, parent, unused int64
+	prefix, dest := "EXPLAIN ", []any{&line}
+	if e.kind == "sqlite" {
+		prefix, dest = "EXPLAIN QUERY PLAN ", []any{&id, &parent, &unused, &line}
+	}
+	r, err := e.engine.query(ctx, prefix+query, args)
+	if err != nil {
+		return nil, err
+	}
+	return noRows{}, readAll(r, func(r rows) error {
+		err := r.Scan(dest...)
+		e.lines = append(e.lines, line)
+		return err
+	})
+}
+
+type noRows struct{}
+
+func (noRows) Next() bool        { return false }
+func (noRows) Scan(...any) error { return nil }
+func (noRows) Err() error        { return nil }
+func (noRows) Close() error      { return nil }

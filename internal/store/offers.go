@@ -126,16 +126,17 @@ func (tx *Tx) TakeOffered(workspace string, keys []string, after Place) (h hando
 	// Enough for as many callers at once, each of which takes the first that is left; where there is
 	// one writer, the first is free.
 	candidates := 64
-	if tx.d.skipLocked() == "" {
+	if tx.d.skipLocked("h") == "" {
 		candidates = 1
 	}
 	best := handoff.Handoff{}
 	for some := range slices.Chunk(keys, maxKeys) {
 		query, args := tx.offered(workspace, some, after, candidates)
-		lock := tx.d.skipLocked()
-		list, err := tx.handoffs(`SELECT `+allColumns+` FROM handoffs h WHERE h.id IN
-			(SELECT handoff_id FROM (`+query+`) AS u ORDER BY rank, position, handoff_id LIMIT $5) AND h.state = 'open' AND h.deps_pending = 0 AND h.deps_failed = 0
-			ORDER BY -h.priority, h.created_at, h.id LIMIT 1`+lock, args)
+		// The join is crossed so that SQLite begins with the offers: by its reckoning it would rather
+		// look through all that is open.
+		list, err := tx.handoffs(`SELECT `+allColumns+` FROM (SELECT * FROM (`+query+`) AS u ORDER BY rank, position, handoff_id LIMIT $5) AS o
+			CROSS JOIN handoffs h WHERE h.id = o.handoff_id AND h.state = 'open' AND h.deps_pending = 0 AND h.deps_failed = 0
+			ORDER BY o.rank, o.position, o.handoff_id LIMIT 1`+tx.d.skipLocked("h"), args)
 		if err != nil {
 			return best, false, false, err
 		}
@@ -143,7 +144,7 @@ func (tx *Tx) TakeOffered(workspace string, keys []string, after Place) (h hando
 			best, found = list[0], true
 		}
 	}
-	if found || tx.d.skipLocked() == "" {
+	if found || tx.d.skipLocked("h") == "" {
 		return best, found, false, nil
 	}
 	left, err := tx.Offered(workspace, keys, after, 1)
@@ -170,10 +171,7 @@ func (tx *Tx) handoffs(query string, args []any) ([]handoff.Handoff, error) {
 // write them down; at most limit are read.
 func (tx *Tx) Slipped(workspace string, limit int) ([]handoff.Handoff, error) {
 	now := micros(tx.Now())
-	return tx.handoffs(`SELECT `+lightColumns+` FROM (
-			SELECT id FROM handoffs WHERE state = 'claimed' AND lease_expires_at > 0 AND lease_expires_at <= $1
-			UNION ALL SELECT id FROM handoffs WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0 AND fallback_at <= $1
-		) AS d JOIN handoffs h ON h.id = d.id WHERE h.door = 'pool' AND h.workspace_id = $2 ORDER BY h.created_at LIMIT $3`, []any{now, workspace, limit})
+	return tx.handoffs(`SELECT `+lightColumns+` FROM (`+tx.lapsed()+` UNION ALL `+tx.fallbackDue()+`) AS d JOIN handoffs h ON h.id = d.id WHERE h.door = 'pool' AND h.workspace_id = $2 ORDER BY h.created_at LIMIT $3`, []any{now, workspace, limit})
 }
 
 // PoolOf reads a page of the pool handoffs that an agent created in a workspace, newest first.
