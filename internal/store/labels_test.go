@@ -100,12 +100,18 @@ func TestAnAgentIsReadWithItsLabelsAndItsPlaceInTheWorkspace(t *testing.T) {
 				got, err := tx.AgentIn("anna", workspace)
 				must(t, err)
 				wantSame(t, "the agent in "+workspace, got, want)
+				_, got, err = tx.Claimant("anna", workspace)
+				must(t, err)
+				wantSame(t, "the claimant in "+workspace, got, want)
 			}
 			bare, err := tx.AgentIn("bare", "mine")
 			must(t, err)
 			wantSame(t, "the bare agent", bare, handoff.Agent{ID: "bare", Handle: "bare@acme", Disabled: true, Outside: true})
 			if _, err := tx.AgentIn("nobody", "open"); handoff.CodeOf(err) != handoff.CodeNotFound {
 				t.Errorf("nobody is answered %v", err)
+			}
+			if _, _, err := tx.Claimant("nobody", "open"); handoff.CodeOf(err) != handoff.CodeNotFound {
+				t.Errorf("nobody claims, answered %v", err)
 			}
 			active, err := tx.ActiveAgents()
 			want.Outside = false

@@ -147,6 +147,7 @@ var someHandoff = rapid.Custom(func(t *rapid.T) handoff.Handoff {
 		Payload:     someValue.Draw(t, "payload"),
 		Result:      someValue.Draw(t, "result"),
 		Criteria:    someTexts.Draw(t, "criteria"),
+		DepsTotal:   someNumber.Draw(t, "dependencies"),
 		DepsPending: someNumber.Draw(t, "pending"),
 		DepsFailed:  someNumber.Draw(t, "failed"),
 		FallbackAt:  someTime.Draw(t, "fallback"),

@@ -51,6 +51,13 @@ func TestAWorkspaceIsFoundByItsAliasesAndAdmitsItsMembers(t *testing.T) {
 				if admits != test.member {
 					t.Errorf("%s admits %s: %v", test.stands, test.who, admits)
 				}
+				if test.who == "anna" || test.who == "frank" { // both at once
+					w, a, err := tx.Claimant(test.who, test.id)
+					must(t, err)
+					if w != is[test.stands] || a.ID != test.who || a.Outside == test.member {
+						t.Errorf("%s for %+v is %+v", test.id, a, w)
+					}
+				}
 				return err
 			})
 		}
