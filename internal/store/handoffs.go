@@ -195,10 +195,20 @@ func (tx *Tx) handoff(id, lock string) (handoff.Handoff, error) {
 // Due names handoffs whose lease, deadline or wait for a fallback is over but not written down as
 // such yet, at most limit of them.
 func (tx *Tx) Due(now time.Time, limit int) ([]string, error) {
-	return tx.ids(`SELECT id FROM handoffs`+tx.d.by("handoffs_by_lease")+` WHERE state = 'claimed' AND lease_expires_at > 0 AND lease_expires_at <= $1
+	return tx.ids(tx.lapsed()+`
 		UNION ALL SELECT id FROM handoffs`+tx.d.by("handoffs_by_deadline")+` WHERE state = 'open' AND expires_at > 0 AND expires_at <= $1
-		UNION ALL SELECT id FROM handoffs`+tx.d.by("handoffs_by_fallback")+` WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0 AND fallback_at <= $1
-			AND deps_pending = 0 AND deps_failed = 0 AND recipient_declined = 0 LIMIT $2`, micros(now), limit)
+		UNION ALL `+tx.fallbackDue()+` LIMIT $2`, micros(now), limit)
+}
+
+// lapsed selects the handoffs whose lease is over at the time $1, and fallbackDue those whose wait for
+// a fallback is.
+func (tx *Tx) lapsed() string {
+	return `SELECT id FROM handoffs` + tx.d.by("handoffs_by_lease") + ` WHERE state = 'claimed' AND lease_expires_at > 0 AND lease_expires_at <= $1`
+}
+
+func (tx *Tx) fallbackDue() string {
+	return `SELECT id FROM handoffs` + tx.d.by("handoffs_by_fallback") + ` WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0 AND fallback_at <= $1
+		AND deps_pending = 0 AND deps_failed = 0 AND recipient_declined = 0`
 }
 
 // HeldBy names the handoffs that the agent holds, in the order of their ids.

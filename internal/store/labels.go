@@ -1,6 +1,8 @@
 package store
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"handclasp/internal/handoff"
@@ -173,13 +175,23 @@ const (
 // one below it by whole segments, is there.
 func (tx *Tx) InCatalog(kind string, names []string) (map[string]bool, error) {
 	known := map[string]bool{}
-	for _, name := range names {
-		found, err := tx.ids(`SELECT name FROM catalog WHERE kind = $1 AND (name = $2 OR (kind = 'tag_value' AND name >= $3 AND name < $4)) LIMIT 1`,
-			kind, name, name+"/", name+"0") // "0" follows "/"
+	for some := range slices.Chunk(names, 100) {
+		words := make([]string, len(some))
+		args := []any{kind}
+		for i, name := range some {
+			args = append(args, name)
+			words[i] = `SELECT CAST($` + itoa(len(args)) + ` AS text) AS name`
+		}
+		found, err := tx.ids(`SELECT w.name FROM (`+strings.Join(words, " UNION ALL ")+`) AS w
+			WHERE EXISTS (SELECT 1 FROM catalog c WHERE c.kind = $1 AND c.name = w.name)
+			OR $1 = 'tag_value' AND EXISTS (SELECT 1 FROM catalog c WHERE c.kind = $1 AND c.name >= w.name || '/' AND c.name < w.name || '0')`, // "0" follows "/"
+			args...)
 		if err != nil {
 			return nil, err
 		}
-		known[name] = len(found) > 0
+		for _, name := range found {
+			known[name] = true
+		}
 	}
 	return known, nil
 }

@@ -11,6 +11,7 @@ CREATE TABLE offers (
   PRIMARY KEY (target_key, workspace_id, rank, position, handoff_id)
 ){{clustered}};
 DROP TABLE handoff_targets;
+DROP INDEX handoffs_pool;
 
 ALTER TABLE handoffs ADD COLUMN fallback_opened bigint NOT NULL DEFAULT 0;
 ALTER TABLE handoffs ADD COLUMN deps_total bigint NOT NULL DEFAULT 0;
