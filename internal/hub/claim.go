@@ -22,7 +22,7 @@ type ClaimInput struct {
 	Wait           time.Duration `json:"-"`
 }
 
-// Claimed is the answer to a claim. There was nothing to take when Work is nil.
+// ClaimResult is the answer to a claim. There was nothing to take when Work is nil.
 type ClaimResult struct {
 	Work     *Work
 	TimedOut bool
