@@ -46,6 +46,9 @@ func Operator(h *hub.Hub, log *slog.Logger) http.Handler {
 	mux.HandleFunc("GET /operator/catalog", o.listCatalog)
 	mux.HandleFunc("POST /operator/catalog/add", o.changeCatalog(h.AddToCatalog))
 	mux.HandleFunc("POST /operator/catalog/remove", o.changeCatalog(h.RemoveFromCatalog))
+	mux.HandleFunc("GET /operator/workspaces", o.listWorkspaces)
+	mux.HandleFunc("POST /operator/workspaces/alias", o.aliasWorkspace)
+	mux.HandleFunc("POST /operator/workspaces/members", o.workspaceMembers)
 	o.handoffRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		o.fail(w, nil, handoff.Refuse(handoff.CodeMethodNotFound, "the hub that owns this folder does not know the operation", "It runs another version: restart it with this one."))

@@ -24,6 +24,10 @@ type dialect interface {
 	forShare() string
 	// skipLocked is forUpdate that leaves out rows that others hold; empty where nobody can.
 	skipLocked() string
+	// lockShared and lockAlone take a lock that is no row's, by its number, until the transaction
+	// ends; empty where there is one writer anyway.
+	lockShared() string
+	lockAlone() string
 	// eventsAfter selects the events behind the position ($1 = xact, $2 = id), in the order in
 	// which readers follow them: those that may still get company in front stay out of it.
 	eventsAfter() string
@@ -56,6 +60,8 @@ func (sqlite) ddl(text string) string {
 func (sqlite) forUpdate() string   { return "" }
 func (sqlite) forShare() string    { return "" }
 func (sqlite) skipLocked() string  { return "" }
+func (sqlite) lockShared() string  { return "" }
+func (sqlite) lockAlone() string   { return "" }
 func (sqlite) eventsAfter() string { return "xact >= $1 AND id > $2 ORDER BY id" }
 func (sqlite) lagQuery() string    { return "" }
 func (sqlite) positionNow() string { return "SELECT 0, COALESCE(max(id), 0) FROM events" }
@@ -109,6 +115,10 @@ func (postgres) ddl(text string) string {
 func (postgres) forUpdate() string  { return " FOR UPDATE" }
 func (postgres) forShare() string   { return " FOR SHARE" }
 func (postgres) skipLocked() string { return " FOR UPDATE SKIP LOCKED" }
+
+// They cost no write and no contention on a page, as a row that many transactions lock would.
+func (postgres) lockShared() string { return "SELECT pg_advisory_xact_lock_shared($1)" }
+func (postgres) lockAlone() string  { return "SELECT pg_advisory_xact_lock($1)" }
 
 // An id is handed out before its transaction commits, so neither the id nor the transaction
 // id alone orders what readers may see. Below the oldest transaction that is still running,
