@@ -18,7 +18,7 @@ function inspect(home, ...args) {
 export async function inspector(hub, work, anna, frank) {
   const as = (who) => ["--transport", "http", "--header", `Authorization: Bearer ${who.api_key}`];
   await round("Inspector over HTTP", join(work, "home"), [`${hub.url}/mcp/team`, ...as(anna)], [`${hub.url}/mcp/team`, ...as(frank)]);
-  const stdio = (who) => [hub.binary, "mcp", "--as", who, "--data", hub.data];
+  const stdio = (who) => [hub.binary, "mcp", "--as", who, "--data", hub.data, "--toolset", "team"];
   await round("Inspector over stdio", join(work, "home"), stdio("anna@acme"), stdio("frank@acme"));
   const refused = await inspect(join(work, "home"), `${hub.url}/mcp/team`, "--transport", "http", "--header", "Authorization: Bearer hc_live_nobody", "--method", "tools/list");
   check("Inspector: an unknown key is no way in", refused.code !== 0 && refused.stdout === "", refused);
