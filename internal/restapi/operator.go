@@ -114,6 +114,7 @@ type Event struct {
 	State     string `json:"state,omitempty"`
 	Epoch     int    `json:"claim_epoch"`
 	TraceID   string `json:"trace_id,omitempty"`
+	SessionID string `json:"session_id,omitempty"` // in which the actor did it
 	At        string `json:"at"`
 }
 
@@ -234,7 +235,7 @@ func (o *operator) listEvents(w http.ResponseWriter, r *http.Request) {
 }
 
 func eventRow(e *handoff.Event) Event {
-	return Event{e.Cursor, string(e.Type), e.HandoffID, e.Seq, e.ActorID, e.SubjectID, string(e.State), e.Epoch, e.TraceID, stamp(e.At)}
+	return Event{e.Cursor, string(e.Type), e.HandoffID, e.Seq, e.ActorID, e.SubjectID, string(e.State), e.Epoch, e.TraceID, e.SessionID, stamp(e.At)}
 }
 
 // decode reads a small JSON body strictly; an empty one is an empty object.
