@@ -49,6 +49,8 @@ type Available struct {
 	Works      []Work
 	NextCursor string // empty on the last page
 	TimedOut   bool
+	// wakes are the keys that another page would be announced under.
+	wakes []string
 }
 
 // Available lists what the caller may claim, higher priority then oldest first; or what it created
@@ -79,14 +81,7 @@ func (h *Hub) Available(ctx context.Context, call Call, in AvailableInput) (Avai
 		return Available{}, err
 	}
 	var out Available
-	err = h.parkOn(ctx, call, []string{call.Actor.ID}, in.Wait, func(w *waiter) (bool, error) {
-		if w != nil {
-			keys, err := h.scopeKeys(ctx, call, at, in.Scope)
-			if err != nil {
-				return false, err
-			}
-			w.on(keys)
-		}
+	err = h.park(ctx, call, []string{call.Actor.ID}, in.Wait, func(w *waiter) (bool, error) {
 		var err error
 		switch in.Scope {
 		case ScopeAvailable:
@@ -96,30 +91,13 @@ func (h *Hub) Available(ctx context.Context, call Call, in AvailableInput) (Avai
 		default:
 			out, err = h.minePage(ctx, call, at, in.Scope, after, in.Limit, in.Fit)
 		}
+		if w != nil && err == nil {
+			w.on(out.wakes)
+		}
 		return len(out.Works) > 0 || out.NextCursor != "", err
 	})
 	out.TimedOut = err == nil && in.Wait > 0 && len(out.Works) == 0 && out.NextCursor == ""
 	return out, err
-}
-
-// scopeKeys are what wakes a call that waits for a list.
-func (h *Hub) scopeKeys(ctx context.Context, call Call, at place, scope string) ([]string, error) {
-	switch scope {
-	case ScopeAvailable:
-		return h.claimKeys(ctx, call, at)
-	case ScopeToVerify:
-		var keys []string
-		err := h.st.Read(ctx, func(tx *store.Tx) error {
-			w, a, err := h.claimant(tx, call, at)
-			if err != nil {
-				return err
-			}
-			keys = wakesOf(w.ID, handoff.VerifierKeys(a))
-			return nil
-		})
-		return keys, err
-	}
-	return []string{call.Actor.ID}, nil
 }
 
 // availablePage reads what the caller may claim behind a place. A page ends early after scanMost
@@ -136,6 +114,7 @@ func (h *Hub) toVerifyPage(ctx context.Context, call Call, at place, after store
 // take.
 func (h *Hub) offeredPage(ctx context.Context, call Call, at place, after store.Place, limit int, fit func([]Work) int, keysOf func(*handoff.Agent) []string, toClaim bool) (Available, error) {
 	var out Available
+	nobody := false // could verify something, had the caller claimed it
 	for scanned := 0; ; {
 		var next store.Place
 		more := false
@@ -145,7 +124,8 @@ func (h *Hub) offeredPage(ctx context.Context, call Call, at place, after store.
 				return err
 			}
 			page := min(scanPage, max(limit+1, 32))
-			rows, err := tx.Offered(w.ID, keysOf(a), after, page)
+			keys := keysOf(a)
+			rows, err := tx.Offered(w.ID, keys, after, page)
 			if err != nil {
 				return err
 			}
@@ -161,11 +141,9 @@ func (h *Hub) offeredPage(ctx context.Context, call Call, at place, after store.
 			}
 			var fits []handoff.Handoff
 			for i := range rows {
-				ok, err := true, error(nil)
+				ok, judged, err := rows[i].MayVerify(call.Actor, a) && !a.Outside, true, error(nil)
 				if toClaim {
-					ok, err = claimable(tx, &rows[i], a)
-				} else {
-					ok = rows[i].MayVerify(call.Actor, a) && !a.Outside
+					ok, judged, err = claimable(tx, &rows[i], a)
 				}
 				if err != nil {
 					return err
@@ -173,7 +151,9 @@ func (h *Hub) offeredPage(ctx context.Context, call Call, at place, after store.
 				if ok {
 					fits = append(fits, rows[i].At(tx.Now()))
 				}
+				nobody = nobody || !judged
 			}
+			out.wakes = wakesOf(w.ID, keys, nobody)
 			list, err := works(tx, call.Actor, a, fits)
 			out.Works = append(out.Works, list...)
 			return err
@@ -220,7 +200,7 @@ func withSlipped(tx *store.Tx, workspace string, rows []handoff.Handoff, after, 
 
 // minePage reads what the caller created or holds, newest first.
 func (h *Hub) minePage(ctx context.Context, call Call, at place, scope string, after store.Place, limit int, fit func([]Work) int) (Available, error) {
-	var out Available
+	out := Available{wakes: []string{call.Actor.ID}}
 	var last store.Place
 	more := false
 	err := h.st.Read(ctx, func(tx *store.Tx) error {

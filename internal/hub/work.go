@@ -137,7 +137,7 @@ func (h *Hub) Get(ctx context.Context, call Call, in GetInput) (Work, error) {
 	}
 	var out Work
 	var seen []store.Notice
-	err = h.parkOn(ctx, call, []string{wakeHandoff(in.HandoffID)}, in.Wait, func(*waiter) (bool, error) {
+	err = h.park(ctx, call, []string{wakeHandoff(in.HandoffID)}, in.Wait, func(*waiter) (bool, error) {
 		err := h.st.Read(ctx, func(tx *store.Tx) error {
 			row, err := tx.Handoff(in.HandoffID)
 			if isCode(err, handoff.CodeNotFound) {

@@ -3,6 +3,7 @@ package store
 import (
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -267,6 +268,23 @@ func (tx *Tx) Keys(agentID string) ([]Key, error) {
 		return nil
 	})
 	return list, err
+}
+
+// Belonging keeps of some ids those of keys and sessions of an agent.
+func (tx *Tx) Belonging(agentID string, ids []string) (map[string]bool, error) {
+	out := map[string]bool{}
+	for some := range slices.Chunk(ids, maxIDs) {
+		in, args := placeholders(some, 2)
+		own, err := tx.ids(`SELECT id FROM api_keys WHERE agent_id = $1 AND id IN (`+in+`)
+			UNION ALL SELECT id FROM sessions WHERE agent_id = $1 AND id IN (`+in+`)`, append([]any{agentID}, args...)...)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range own {
+			out[id] = true
+		}
+	}
+	return out, nil
 }
 
 // RevokeKey ends a key. Revoking again changes nothing.

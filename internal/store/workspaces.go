@@ -47,6 +47,11 @@ func (tx *Tx) Workspace(id, agentID string) (w Workspace, member bool, err error
 	return w, member, err
 }
 
+// Aliases names the workspaces that are other names of one.
+func (tx *Tx) Aliases(id string) ([]string, error) {
+	return tx.ids(`SELECT id FROM workspaces WHERE alias_of = $1 ORDER BY id`, id)
+}
+
 // AddWorkspace notes a workspace at its first use.
 func (tx *Tx) AddWorkspace(w *Workspace) error {
 	return tx.exec(`INSERT INTO workspaces (id, root, alias_of, strict, created_at) VALUES ($1, $2, '', 0, $3) ON CONFLICT DO NOTHING`, w.ID, w.Root, micros(w.CreatedAt))
