@@ -241,6 +241,7 @@ func (h *Handoff) Reject(actor Actor, reason string, epoch *int, now time.Time) 
 	if h.Target != nil && h.Target.HasFallback() {
 		h.Recipient = actor.ID // it may have registered later
 		h.RecipientDeclined = true
+		h.FallbackAt = time.Time{} // there is nothing to wait for any more
 		h.UpdatedAt = now
 		return EventFallbackOpened, nil
 	}

@@ -81,6 +81,9 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 			out, err = c.reopened(effect.HandoffID)
 			return err
 		}
+		if err := c.KeepWorkspace(n.place.id); err != nil {
+			return err
+		}
 		w, err := enter(c.Tx, n.place, call.Actor)
 		if err != nil {
 			return err
@@ -113,7 +116,7 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 			out.Notified = nil
 		}
 		if len(in.DependsOn) > 0 {
-			out.Dependencies = &DependencyCount{Total: len(in.DependsOn), Pending: row.DepsPending, Satisfied: len(in.DependsOn) - row.DepsPending}
+			out.Dependencies = &DependencyCount{Total: row.DepsTotal, Pending: row.DepsPending, Satisfied: row.DepsTotal - row.DepsPending}
 		}
 		if err := c.countEligible(&row, w, roster, &out); err != nil {
 			return err
@@ -175,6 +178,9 @@ func (c *change) reopened(id string) (Opened, error) {
 	}
 	row = row.At(c.Now())
 	out := Opened{HandoffID: row.ID, WorkspaceID: row.WorkspaceID, Status: row.Status(), CreatedAt: row.CreatedAt, TraceID: row.TraceID, EligibleCount: -1, Replay: true}
+	if c.hub.cfg.NoTrace {
+		out.TraceID = ""
+	}
 	deps, err := c.Dependencies([]string{id})
 	if err != nil {
 		return out, err
@@ -474,6 +480,7 @@ func (c *change) onlyClaimant(t *handoff.Target, agentID string) (bool, error) {
 
 // dependOn locks the handoffs that row waits for and counts those that are not completed yet.
 func (c *change) dependOn(row *handoff.Handoff, ids []string) error {
+	row.DepsTotal = len(ids)
 	deps, err := c.LockDependencies(ids)
 	if err != nil {
 		return err
