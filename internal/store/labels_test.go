@@ -129,7 +129,7 @@ func TestAnAgentIsReadWithItsLabelsAndItsPlaceInTheWorkspace(t *testing.T) {
 	})
 }
 
-func TestOnlyActiveAgentsOfferACapability(t *testing.T) {
+func TestOnlyActiveAgentsThatMayUseTheWorkspaceOfferACapability(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, f *fixture) {
 		for _, a := range []handoff.Agent{
@@ -141,18 +141,34 @@ func TestOnlyActiveAgentsOfferACapability(t *testing.T) {
 		} {
 			agent(t, f, a)
 		}
+		f.write(func(tx *store.Tx) error {
+			if err := tx.AddWorkspace(&store.Workspace{ID: "theirs", Root: "/theirs", CreatedAt: noon}); err != nil {
+				return err
+			}
+			if err := tx.SetStrict("theirs", true); err != nil {
+				return err
+			}
+			return tx.SetMember("theirs", "c", true)
+		})
 		f.read(func(tx *store.Tx) error {
 			for besides, want := range map[string]int{"a": 1, "b": 2, "d": 2, "": 2} {
-				if n, err := tx.OtherVerifiers("review", besides); err != nil || n != want {
+				if n, err := tx.OtherVerifiers("review", "ours", besides); err != nil || n != want {
 					t.Errorf("besides %s there are %d (%v), want %d", besides, n, err, want)
 				}
 			}
+			for besides, want := range map[string]int{"a": 1, "c": 0} {
+				if n, err := tx.OtherVerifiers("review", "theirs", besides); err != nil || n != want {
+					t.Errorf("besides %s there are %d among the members (%v), want %d", besides, n, err, want)
+				}
+			}
 			for limit, want := range map[int][]string{1: {"a"}, 10: {"a", "c"}} {
-				if list, err := tx.Offering("review", limit); err != nil || !slices.Equal(list, want) {
+				if list, err := tx.Offering("review", "ours", limit); err != nil || !slices.Equal(list, want) {
 					t.Errorf("the first %d are %v (%v)", limit, list, err)
 				}
 			}
-			return nil
+			list, err := tx.Offering("review", "theirs", 10)
+			wantSame(t, "the members that offer it", list, []string{"c"})
+			return err
 		})
 	})
 }
