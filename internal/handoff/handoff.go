@@ -149,6 +149,7 @@ type Handoff struct {
 	Criteria    []string
 	VerifyBy    *VerifyBy
 	Verdict     *Verdict
+	DepsTotal   int // dependencies in all
 	DepsPending int
 	DepsFailed  int
 	// FallbackAt opens the fallback pool of a direct_with_fallback target.
@@ -324,6 +325,12 @@ func (h *Handoff) PayloadFor(actorID string) bool {
 		return h.Holder == actorID
 	}
 	return false
+}
+
+// DeliveredBy reports whether the result of h is surely the actor's own work. A result stays when
+// its holder loses the handoff, so whoever holds it next finds the work of another.
+func (h *Handoff) DeliveredBy(actorID string) bool {
+	return h.Holder == actorID && (h.State == Verifying || h.State == Completed || len(h.PastHolders) == 0)
 }
 
 // mayVerifyAlways: a creator or a named agent that is to verify sees h from the start; a

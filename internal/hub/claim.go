@@ -99,7 +99,7 @@ func (c *change) claimed(was, row *handoff.Handoff, effect store.Effect, found b
 			return Work{}, err
 		}
 	}
-	w, err := work(c.Tx, c.call.Actor, a, *row)
+	w, err := c.hub.work(c.Tx, c.call.Actor, a, *row)
 	w.Replay = found
 	return w, err
 }
@@ -112,9 +112,10 @@ func (c *change) takeToClaim(id string) (was, now handoff.Handoff, err error) {
 	})
 }
 
-// search is where a claim of the next one stands.
+// search is where a claim of the next one stands, and among what it looks.
 type search struct {
 	after store.Place
+	among stage
 	// more: what was looked at did not fit, and there is more behind after.
 	more bool
 }
@@ -122,9 +123,11 @@ type search struct {
 const (
 	// triesInside is how many offers one transaction looks at: it holds up every other write.
 	triesInside = 64
-	// scanPage and scanMost bound what a single call reads besides.
-	scanPage = 500
-	scanMost = 100_000
+	// scanPage and scanMost bound what a single call reads besides, scanFirst how much of it before it
+	// leaves targets that only exclude for later.
+	scanPage  = 500
+	scanMost  = 20_000
+	scanFirst = 1000
 )
 
 func (h *Hub) claimNext(ctx context.Context, call Call, in ClaimInput, at place, once once) (ClaimResult, error) {
@@ -132,12 +135,12 @@ func (h *Hub) claimNext(ctx context.Context, call Call, in ClaimInput, at place,
 	looks := 0
 	err := h.park(ctx, call, nil, in.Wait, func(w *waiter) (bool, error) {
 		if w != nil { // it waits for what it may claim, and looks without holding up those who write
-			page, err := h.availablePage(ctx, call, at, store.Start, 1, nil)
+			page, err := h.availablePage(ctx, call, at, listCursor{at: store.Start}, 1, nil)
 			if err != nil {
 				return false, err
 			}
 			w.on(page.wakes)
-			if looks++; looks > 1 && len(page.Works) == 0 { // the first time its key may tell what it did
+			if looks++; looks > 1 && len(page.Works) == 0 && page.NextCursor == "" { // the first time its key may tell what it did
 				return false, nil
 			}
 		}
@@ -164,30 +167,66 @@ func wakesOf(workspace string, offers []string, unjudged bool) []string {
 
 // claimant reads who wants to claim, in the workspace it means.
 func (h *Hub) claimant(tx *store.Tx, call Call, at place) (store.Workspace, *handoff.Agent, error) {
-	w, err := enter(tx, at, call.Actor)
-	if err != nil {
-		return w, nil, err
+	w, a, err := tx.Claimant(call.Actor.ID, at.id)
+	if err == nil && a.Outside {
+		err = notAdmitted(at, call.Actor)
 	}
-	a, err := labelled(tx, call.Actor, w.ID)
-	return w, a, err
+	return w, &a, err
+}
+
+// stage is among which offers a search looks. Targets that only exclude stand under one key for
+// everybody, so a heap of them that does not match must not keep anybody from what does: past the
+// first ones they come last.
+type stage int
+
+const (
+	amongAll stage = iota
+	amongIndexed
+	amongScan
+)
+
+// keys are those of the agent that count in the stage.
+func (s stage) keys(all []string) []string {
+	indexed, scan := handoff.SplitScan(all)
+	switch s {
+	case amongIndexed:
+		return indexed
+	case amongScan:
+		return scan
+	}
+	return all
 }
 
 // tryNext claims the next one that there is; nil when there is none.
 func (h *Hub) tryNext(ctx context.Context, call Call, in ClaimInput, at place, once once) (*Work, error) {
 	s := search{after: store.Start}
-	for {
-		got, err := h.claimBehind(ctx, call, in, at, once, &s)
-		if err != nil || got != nil || !s.more {
-			return got, err
-		}
-		// Look on without holding anybody up, and claim from where something fits.
-		page, err := h.availablePage(ctx, call, at, s.after, 1, nil)
-		if err != nil || len(page.Works) == 0 {
-			return nil, err
-		}
-		s.after = store.PlaceOf(&page.Works[0].Handoff)
-		s.after.ID = before(s.after.ID)
+	got, err := h.claimBehind(ctx, call, in, at, once, &s)
+	if err != nil || got != nil || !s.more {
+		return got, err
 	}
+	from := s.after
+	for _, among := range []stage{amongIndexed, amongScan} {
+		s = search{after: from, among: among, more: true}
+		for s.more {
+			if got, err = h.claimBehind(ctx, call, in, at, once, &s); err != nil || got != nil {
+				return got, err
+			}
+			if !s.more {
+				break
+			}
+			// Look on without holding anybody up, and claim from where something fits.
+			page, err := h.offeredPage(ctx, call, at, listCursor{stage: among, at: s.after, only: true}, 1, nil, handoff.AgentKeys, true)
+			if err != nil {
+				return nil, err
+			}
+			if len(page.Works) == 0 {
+				break
+			}
+			s.after = store.PlaceOf(&page.Works[0].Handoff)
+			s.after.ID = before(s.after.ID)
+		}
+	}
+	return nil, nil
 }
 
 // before is a text right before an id, so that a search behind it finds the id first.
@@ -198,6 +237,9 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 	from := s.after
 	err := h.change(ctx, "claim", call, func(c *change) error {
 		out, s.after, s.more = nil, from, false
+		if err := c.admit(in.Session, nil); err != nil {
+			return err
+		}
 		effect, found, err := c.done(once.op, once.print)
 		if err != nil {
 			return err
@@ -214,9 +256,6 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 			out = &w
 			return err
 		}
-		if err := c.admit(in.Session, nil); err != nil {
-			return err
-		}
 		w, a, err := h.claimant(c.Tx, call, at)
 		if err != nil {
 			return err
@@ -231,7 +270,7 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 		if err := c.keep(once, store.Effect{HandoffID: row.ID, Epoch: row.Epoch}); err != nil {
 			return err
 		}
-		got, err := work(c.Tx, call.Actor, a, row)
+		got, err := h.work(c.Tx, call.Actor, a, row)
 		out = &got
 		return err
 	})
@@ -241,8 +280,8 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 // nextFor locks the next handoff that the agent may claim. When the first ones do not fit it gives
 // up after some, and says where to go on.
 func (c *change) nextFor(a *handoff.Agent, workspace string, s *search) (was, row handoff.Handoff, found bool, err error) {
-	keys := handoff.AgentKeys(a)
-	settled := false
+	keys := s.among.keys(handoff.AgentKeys(a))
+	settled := s.among != amongAll
 	for range triesInside {
 		row, found, skipped, err := c.TakeOffered(workspace, keys, s.after)
 		switch {

@@ -109,6 +109,9 @@ func (c *change) expected(handle, agentID string) error {
 
 // What parked calls wait for. Keys are short and hold no spaces, because they travel between nodes.
 
+// lookAgain is for everybody: what a workspace stands for or whom it admits changed.
+const lookAgain = "look-again"
+
 // An agent's id alone is for whoever waits for a change of what that agent takes part in. wakeNews is
 // for its inbox, and wakeHandoff for whoever follows one handoff.
 func wakeNews(agentID string) string { return "n:" + agentID }

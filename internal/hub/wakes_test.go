@@ -161,17 +161,17 @@ func released(f *hubtest.Fixture, call hub.Call, id string) {
 	noError(f.T, err)
 }
 
-// stage are agents that could claim two kinds of work, and one that makes it.
-type stage struct {
+// crowd are agents that could claim two kinds of work, and one that makes it.
+type crowd struct {
 	f                    *hubtest.Fixture
 	anna, cid, dora, rex hub.Call
 }
 
-func newStage(f *hubtest.Fixture) *stage {
-	return &stage{f, f.Agent("anna@acme"), withCapability(f, "cid@acme", "code"), withCapability(f, "dora@acme", "code"), withCapability(f, "rex@acme", "review")}
+func newCrowd(f *hubtest.Fixture) *crowd {
+	return &crowd{f, f.Agent("anna@acme"), withCapability(f, "cid@acme", "code"), withCapability(f, "dora@acme", "code"), withCapability(f, "rex@acme", "review")}
 }
 
-func (s *stage) open(target string, more ...func(*hub.OpenInput)) string {
+func (s *crowd) open(target string, more ...func(*hub.OpenInput)) string {
 	s.f.T.Helper()
 	in := hub.OpenInput{Target: json.RawMessage(target), Visibility: "private"}
 	for _, m := range more {
@@ -181,7 +181,7 @@ func (s *stage) open(target string, more ...func(*hub.OpenInput)) string {
 }
 
 // elsewhere does much that does not concern those who wait for work of the kind code.
-func (s *stage) elsewhere() {
+func (s *crowd) elsewhere() {
 	s.f.T.Helper()
 	for i := range 3 {
 		id := s.open(reviewTarget)
@@ -204,46 +204,46 @@ func (s *stage) elsewhere() {
 type wakeCase struct {
 	name string
 	// before makes what is there when the call begins to wait; it gives the handoff that matters.
-	before func(s *stage) string
-	waits  func(s *stage, id string) func() (string, error)
+	before func(s *crowd) string
+	waits  func(s *crowd, id string) func() (string, error)
 	// noise does what does not concern the call; nil is what does not concern cid.
-	noise func(s *stage, id string)
-	wakes func(s *stage, id string) string // gives what the call must come back with
+	noise func(s *crowd, id string)
+	wakes func(s *crowd, id string) string // gives what the call must come back with
 }
 
-func none(*stage) string { return "" }
+func none(*crowd) string { return "" }
 
-func claimsCode(s *stage, _ string) func() (string, error) { return waitsToClaim(s.f, s.cid) }
+func claimsCode(s *crowd, _ string) func() (string, error) { return waitsToClaim(s.f, s.cid) }
 
 var wakeCases = []wakeCase{
-	{"a claim by a new handoff", none, claimsCode, nil, func(s *stage, _ string) string { return s.open(codeTarget) }},
-	{"a list by a new handoff", none, func(s *stage, _ string) func() (string, error) { return waitsForList(s.f, s.cid, "") }, nil, func(s *stage, _ string) string { return s.open(codeTarget) }},
-	{"a claim by a released handoff", func(s *stage) string {
+	{"a claim by a new handoff", none, claimsCode, nil, func(s *crowd, _ string) string { return s.open(codeTarget) }},
+	{"a list by a new handoff", none, func(s *crowd, _ string) func() (string, error) { return waitsForList(s.f, s.cid, "") }, nil, func(s *crowd, _ string) string { return s.open(codeTarget) }},
+	{"a claim by a released handoff", func(s *crowd) string {
 		id := s.open(codeTarget)
 		claimOf(s.f, s.dora, id)
 		return id
-	}, claimsCode, nil, func(s *stage, id string) string { released(s.f, s.dora, id); return id }},
-	{"a claim by a lapsed lease", func(s *stage) string {
+	}, claimsCode, nil, func(s *crowd, id string) string { released(s.f, s.dora, id); return id }},
+	{"a claim by a lapsed lease", func(s *crowd) string {
 		id := s.open(codeTarget)
 		claimOf(s.f, s.dora, id)
 		return id
-	}, claimsCode, nil, func(s *stage, id string) string { swept(s.f, 301*time.Second); return id }},
-	{"a claim by an opening fallback", func(s *stage) string {
+	}, claimsCode, nil, func(s *crowd, id string) string { swept(s.f, 301*time.Second); return id }},
+	{"a claim by an opening fallback", func(s *crowd) string {
 		return s.open(`{"strategy":"direct_with_fallback","agent_id":"rex@acme","fallback_after_seconds":3600,"fallback":` + codeTarget + `}`)
-	}, claimsCode, nil, func(s *stage, id string) string { swept(s.f, time.Hour+time.Second); return id }},
-	{"a claim by the first agent's refusal", func(s *stage) string {
+	}, claimsCode, nil, func(s *crowd, id string) string { swept(s.f, time.Hour+time.Second); return id }},
+	{"a claim by the first agent's refusal", func(s *crowd) string {
 		return s.open(`{"strategy":"direct_with_fallback","agent_id":"rex@acme","fallback_after_seconds":3600,"fallback":` + codeTarget + `}`)
-	}, claimsCode, nil, func(s *stage, id string) string {
+	}, claimsCode, nil, func(s *crowd, id string) string {
 		_, err := s.f.Hub.Reject(bg, s.rex, hub.RejectInput{HoldInput: holding(s.rex, id)})
 		noError(s.f.T, err)
 		return id
 	}},
-	{"a claim by the end of what it depends on", func(s *stage) string {
+	{"a claim by the end of what it depends on", func(s *crowd) string {
 		first := s.open(reviewTarget)
 		s.open(codeTarget, func(in *hub.OpenInput) { in.DependsOn = []string{first} })
 		claimOf(s.f, s.rex, first)
 		return first
-	}, claimsCode, nil, func(s *stage, first string) string {
+	}, claimsCode, nil, func(s *crowd, first string) string {
 		completed(s.f, s.rex, first)
 		list, err := s.f.Hub.Available(bg, s.anna, hub.AvailableInput{ProjectRoot: project, AgentID: "anna@acme", Scope: hub.ScopeMineCreated, Limit: 500})
 		noError(s.f.T, err)
@@ -254,117 +254,117 @@ var wakeCases = []wakeCase{
 		}
 		return ""
 	}},
-	{"a claim by the operator's cancellation of nothing, then by a disabled holder", func(s *stage) string {
+	{"a claim by the operator's cancellation of nothing, then by a disabled holder", func(s *crowd) string {
 		id := s.open(codeTarget)
 		claimOf(s.f, s.dora, id)
 		return id
-	}, claimsCode, nil, func(s *stage, id string) string { disable(s.f, "dora@acme"); return id }},
-	{"a claim by the caller's new capability", func(s *stage) string {
+	}, claimsCode, nil, func(s *crowd, id string) string { disable(s.f, "dora@acme"); return id }},
+	{"a claim by the caller's new capability", func(s *crowd) string {
 		return s.open(`{"strategy":"role","role":"tester"}`)
-	}, claimsCode, nil, func(s *stage, id string) string {
+	}, claimsCode, nil, func(s *crowd, id string) string {
 		_, err := s.f.Hub.EditAgent(bg, hubtest.Operator(), "cid@acme", hub.AgentEdit{Role: new("tester")})
 		noError(s.f.T, err)
 		return id
 	}},
-	{"a claim by somebody who can verify the work", func(s *stage) string {
+	{"a claim by somebody who can verify the work", func(s *crowd) string {
 		withCapability(s.f, "vera@acme", "audit")
 		disable(s.f, "vera@acme")
 		return s.open(codeTarget, func(in *hub.OpenInput) {
 			in.Criteria, in.VerifyBy = []string{"c"}, json.RawMessage(`{"kind":"capability","capability":"audit"}`)
 		})
-	}, claimsCode, func(s *stage, _ string) { s.f.Send(s.anna, "rex@acme") }, func(s *stage, id string) string {
+	}, claimsCode, func(s *crowd, _ string) { s.f.Send(s.anna, "rex@acme") }, func(s *crowd, id string) string {
 		noError(s.f.T, s.f.Hub.SetDisabled(bg, hubtest.Operator(), "vera@acme", false))
 		return id
 	}},
-	{"a list of what to verify by delivered work", func(s *stage) string {
+	{"a list of what to verify by delivered work", func(s *crowd) string {
 		id := s.open(reviewTarget, func(in *hub.OpenInput) {
 			in.Criteria, in.VerifyBy = []string{"c"}, json.RawMessage(`{"kind":"capability","capability":"code"}`)
 		})
 		claimOf(s.f, s.rex, id)
 		return id
-	}, func(s *stage, _ string) func() (string, error) { return waitsForList(s.f, s.cid, hub.ScopeToVerify) }, nil, func(s *stage, id string) string {
+	}, func(s *crowd, _ string) func() (string, error) { return waitsForList(s.f, s.cid, hub.ScopeToVerify) }, nil, func(s *crowd, id string) string {
 		completed(s.f, s.rex, id)
 		return id
 	}},
 	{
-		"a status by a claim", func(s *stage) string { return s.open(codeTarget) },
-		func(s *stage, id string) func() (string, error) { return waitsForStatus(s.f, s.anna, id, "OPEN") }, nil,
-		func(s *stage, id string) string { claimOf(s.f, s.cid, id); return string(handoff.Claimed) },
+		"a status by a claim", func(s *crowd) string { return s.open(codeTarget) },
+		func(s *crowd, id string) func() (string, error) { return waitsForStatus(s.f, s.anna, id, "OPEN") }, nil,
+		func(s *crowd, id string) string { claimOf(s.f, s.cid, id); return string(handoff.Claimed) },
 	},
 	{
-		"a status by a lapse", func(s *stage) string {
+		"a status by a lapse", func(s *crowd) string {
 			id := s.open(codeTarget)
 			claimOf(s.f, s.cid, id)
 			return id
-		}, func(s *stage, id string) func() (string, error) { return waitsForStatus(s.f, s.anna, id, "claimed") }, nil,
-		func(s *stage, _ string) string { swept(s.f, 301*time.Second); return string(handoff.Open) },
+		}, func(s *crowd, id string) func() (string, error) { return waitsForStatus(s.f, s.anna, id, "claimed") }, nil,
+		func(s *crowd, _ string) string { swept(s.f, 301*time.Second); return string(handoff.Open) },
 	},
 	{
-		"a status by a deadline", func(s *stage) string {
+		"a status by a deadline", func(s *crowd) string {
 			return s.open(codeTarget, func(in *hub.OpenInput) { in.ExpiresIn = 60 })
-		}, func(s *stage, id string) func() (string, error) { return waitsForStatus(s.f, s.anna, id, "OPEN") }, nil,
-		func(s *stage, _ string) string { swept(s.f, time.Minute); return string(handoff.Expired) },
+		}, func(s *crowd, id string) func() (string, error) { return waitsForStatus(s.f, s.anna, id, "OPEN") }, nil,
+		func(s *crowd, _ string) string { swept(s.f, time.Minute); return string(handoff.Expired) },
 	},
 	{
 		"a workspace by what the caller could claim", none,
-		func(s *stage, _ string) func() (string, error) {
+		func(s *crowd, _ string) func() (string, error) {
 			return waitsForEvent(s.f, s.cid, hub.EventWaitInput{})
 		}, nil,
-		func(s *stage, _ string) string { s.open(codeTarget); return "handoff.created" },
+		func(s *crowd, _ string) string { s.open(codeTarget); return "handoff.created" },
 	},
 	{
 		"a workspace by what is public", none,
-		func(s *stage, _ string) func() (string, error) {
+		func(s *crowd, _ string) func() (string, error) {
 			return waitsForEvent(s.f, s.cid, hub.EventWaitInput{})
 		}, nil,
-		func(s *stage, _ string) string {
+		func(s *crowd, _ string) string {
 			s.open(reviewTarget, func(in *hub.OpenInput) { in.Visibility = "public" })
 			return "handoff.created"
 		},
 	},
 	{
-		"a workspace by work to verify", func(s *stage) string {
+		"a workspace by work to verify", func(s *crowd) string {
 			id := s.open(reviewTarget, func(in *hub.OpenInput) {
 				in.Criteria, in.VerifyBy = []string{"c"}, json.RawMessage(`{"kind":"capability","capability":"code"}`)
 			})
 			claimOf(s.f, s.rex, id)
 			return id
-		}, func(s *stage, _ string) func() (string, error) {
+		}, func(s *crowd, _ string) func() (string, error) {
 			return waitsForEvent(s.f, s.cid, hub.EventWaitInput{})
 		}, nil,
-		func(s *stage, id string) string { completed(s.f, s.rex, id); return "handoff.verification_requested" },
+		func(s *crowd, id string) string { completed(s.f, s.rex, id); return "handoff.verification_requested" },
 	},
-	{"an agent by work to verify", func(s *stage) string {
+	{"an agent by work to verify", func(s *crowd) string {
 		id := s.open(reviewTarget, func(in *hub.OpenInput) {
 			in.Criteria, in.VerifyBy = []string{"c"}, json.RawMessage(`{"kind":"agent","agent_id":"cid@acme"}`)
 		})
 		claimOf(s.f, s.rex, id)
 		return id
-	}, func(s *stage, _ string) func() (string, error) {
+	}, func(s *crowd, _ string) func() (string, error) {
 		return waitsForEvent(s.f, s.cid, hub.EventWaitInput{Stream: hub.StreamAgent})
-	}, nil, func(s *stage, id string) string { completed(s.f, s.rex, id); return "handoff.verification_requested" }},
-	{"an agent by a key of its own", none, func(s *stage, _ string) func() (string, error) {
+	}, nil, func(s *crowd, id string) string { completed(s.f, s.rex, id); return "handoff.verification_requested" }},
+	{"an agent by a key of its own", none, func(s *crowd, _ string) func() (string, error) {
 		return waitsForEvent(s.f, s.cid, hub.EventWaitInput{Stream: hub.StreamAgent})
-	}, nil, func(s *stage, _ string) string {
+	}, nil, func(s *crowd, _ string) string {
 		_, err := s.f.Hub.AddKey(bg, hubtest.Operator(), "cid@acme", "another")
 		noError(s.f.T, err)
 		return "key.created"
 	}},
-	{"an agent by a block of its own", none, func(s *stage, _ string) func() (string, error) {
+	{"an agent by a block of its own", none, func(s *crowd, _ string) func() (string, error) {
 		return waitsForEvent(s.f, s.cid, hub.EventWaitInput{Stream: hub.StreamAgent})
-	}, nil, func(s *stage, _ string) string { block(s.f, s.cid, "rex@acme", true); return "block.added" }},
-	{"a handoff by its own event", func(s *stage) string { return s.open(codeTarget) }, func(s *stage, id string) func() (string, error) {
+	}, nil, func(s *crowd, _ string) string { block(s.f, s.cid, "rex@acme", true); return "block.added" }},
+	{"a handoff by its own event", func(s *crowd) string { return s.open(codeTarget) }, func(s *crowd, id string) func() (string, error) {
 		return waitsForEvent(s.f, s.anna, hub.EventWaitInput{Stream: hub.StreamHandoff, Filters: hub.EventFilters{HandoffID: id}})
-	}, nil, func(s *stage, id string) string { claimOf(s.f, s.cid, id); return "handoff.claimed" }},
+	}, nil, func(s *crowd, id string) string { claimOf(s.f, s.cid, id); return "handoff.claimed" }},
 	{
-		"an inbox by a handoff to it", none, func(s *stage, _ string) func() (string, error) { return waitsForNews(s.f, s.cid) }, nil,
-		func(s *stage, _ string) string { return s.f.Send(s.anna, "cid@acme") },
+		"an inbox by a handoff to it", none, func(s *crowd, _ string) func() (string, error) { return waitsForNews(s.f, s.cid) }, nil,
+		func(s *crowd, _ string) string { return s.f.Send(s.anna, "cid@acme") },
 	},
 	{
-		"a creator's inbox by the end, and not by the claim", func(s *stage) string { return s.open(codeTarget) },
-		func(s *stage, _ string) func() (string, error) { return waitsForNews(s.f, s.anna) },
-		func(s *stage, id string) { claimOf(s.f, s.cid, id) },
-		func(s *stage, id string) string { completed(s.f, s.cid, id); return id },
+		"a creator's inbox by the end, and not by the claim", func(s *crowd) string { return s.open(codeTarget) },
+		func(s *crowd, _ string) func() (string, error) { return waitsForNews(s.f, s.anna) },
+		func(s *crowd, id string) { claimOf(s.f, s.cid, id) },
+		func(s *crowd, id string) string { completed(s.f, s.cid, id); return id },
 	},
 }
 
@@ -374,7 +374,7 @@ func TestACallIsWokenByWhatConcernsItAndByNothingElse(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-				s := newStage(f)
+				s := newCrowd(f)
 				id := c.before(s)
 				settled(f)
 				ch := asleep(f, c.waits(s, id))
