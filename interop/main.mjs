@@ -9,14 +9,19 @@ import { Hub } from "./hub.mjs";
 import { inspector } from "./inspector.mjs";
 import { modern } from "./modern.mjs";
 import { patience } from "./patience.mjs";
+import { crew, pools, poolsInPython } from "./pools.mjs";
 import { stdio } from "./stdio.mjs";
 import { team } from "./team.mjs";
 
 const [binary, work, goClient, python] = process.argv.slice(2);
+const running = new Set();
+
 // client runs a program that checks by itself.
 async function client(env, program, ...args) {
   const child = spawn(program, args, { env, stdio: ["ignore", "inherit", "inherit"] });
+  running.add(child);
   const [code] = await once(child, "exit");
+  running.delete(child);
   if (code !== 0) throw new Error(`${[program, ...args].join(" ")} ended with ${code}`);
 }
 
@@ -37,6 +42,12 @@ try {
     await client(env, python, new URL("team.py", import.meta.url).pathname);
     await client(env, python, new URL("fast.py", import.meta.url).pathname);
   }
+  const keys = await crew(hub, anna);
+  await pools(hub, keys);
+  if (python) await poolsInPython(hub, python, keys);
+  // Workers of other processes empty a pool, each on a hub of its own.
+  const drain = { ...process.env, HUB_BINARY: binary, WORK: work, CLIENTS: new URL(".", import.meta.url).pathname, NODE: process.execPath, PYTHON: python ?? "" };
+  await Promise.all(["sqlite", "postgres"].map((database) => client(drain, goClient, "drain", database)));
   const end = await hub.stop();
   check("SIGTERM ends the hub with exit 0 within 10 s", end.code === 0 && end.ms < 10_000, end);
   await stdio(hub, "without a hub");
@@ -45,5 +56,6 @@ try {
   if (!e.message.startsWith("NOT ok")) console.error(e.stack);
   console.error(`the hub's log:\n${hub.log.slice(-20).join("\n")}`);
   hub.child?.kill("SIGKILL");
+  await Promise.all([...running].map((child) => (child.kill(), once(child, "exit")))); // they tidy up
   process.exit(1);
 }

@@ -22,7 +22,7 @@ type ClaimInput struct {
 	Wait           time.Duration `json:"-"`
 }
 
-// Claimed is the answer to a claim. There was nothing to take when Work is nil.
+// ClaimResult is the answer to a claim. There was nothing to take when Work is nil.
 type ClaimResult struct {
 	Work     *Work
 	TimedOut bool
@@ -254,6 +254,9 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 	from := s.after
 	err := h.change(ctx, "claim", call, func(c *change) error {
 		out, s.after, s.more = nil, from, false
+		if err := c.admit(in.Session, nil); err != nil {
+			return err
+		}
 		effect, found, err := c.done(once.op, once.print)
 		if err != nil {
 			return err
@@ -268,9 +271,6 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 			}
 			w, err := c.claimed(&was, &row, effect, true, in, once)
 			out = &w
-			return err
-		}
-		if err := c.admit(in.Session, nil); err != nil {
 			return err
 		}
 		w, a, err := h.claimant(c.Tx, call, at)

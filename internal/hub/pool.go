@@ -81,6 +81,9 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 			out, err = c.reopened(effect.HandoffID)
 			return err
 		}
+		if err := c.KeepWorkspace(n.place.id); err != nil {
+			return err
+		}
 		w, err := enter(c.Tx, n.place, call.Actor)
 		if err != nil {
 			return err
@@ -156,6 +159,9 @@ func (c *change) reopened(id string) (Opened, error) {
 	}
 	row = row.At(c.Now())
 	out := Opened{HandoffID: row.ID, WorkspaceID: row.WorkspaceID, Status: row.Status(), CreatedAt: row.CreatedAt, TraceID: row.TraceID, EligibleCount: -1, Replay: true}
+	if c.hub.cfg.NoTrace {
+		out.TraceID = ""
+	}
 	deps, err := c.Dependencies([]string{id})
 	if err != nil {
 		return out, err

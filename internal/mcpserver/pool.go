@@ -12,14 +12,14 @@ import (
 // The pool toolset: an open handoff that the first eligible agent claims.
 
 var (
-	projectRoot = str("project_root", "Absolute path or URI of the project; it names the workspace.").limit(1, 4096).need()
+	projectRoot = str("project_root", "Absolute path or URI of the project.").limit(1, 4096).need()
 	me          = str("agent_id", "Your own handle.").limit(1, 256).need()
 	handoffID   = str("handoff_id", "").chars(1, 0).need()
 	held        = integer("claim_epoch", "From handoff_claim; needed if above 1.", 0, 0).atLeast(0)
 	timeout     = integer("timeout_seconds", "Longest wait.", 0, 50).fallback(0).alias("wait_seconds")
 	poolReason  = str("reason", "What the creator should know.").limit(0, 4<<10)
-	session     = str("session_id", "Of session_open.").limit(0, 64)
-	secret      = str("session_secret", "").limit(0, 256).hide()
+	session     = str("session_id", "Of session_open.")
+	secret      = str("session_secret", "Its secret.").hide()
 )
 
 // heldArgs are what the verbs on a handoff share, as they come.

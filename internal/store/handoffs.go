@@ -216,6 +216,14 @@ func (tx *Tx) HeldBy(agentID string) ([]string, error) {
 	return tx.ids(`SELECT id FROM handoffs WHERE holder_id = $1 AND state IN ('claimed', 'verifying') ORDER BY id`, agentID)
 }
 
+// Claims reads what the agent holds as things are now, delivered work that waits for its verdict
+// included, without payloads: what lapses soonest first, at most limit.
+func (tx *Tx) Claims(agentID string, limit int) ([]handoff.Handoff, error) {
+	return tx.handoffs(`SELECT `+lightColumns+` FROM handoffs h WHERE h.holder_id = $1 AND h.state IN ('claimed', 'verifying')
+		AND (h.state = 'verifying' OR h.lease_expires_at = 0 OR h.lease_expires_at > $2)
+		ORDER BY CASE h.lease_expires_at WHEN 0 THEN 1 ELSE 0 END, h.lease_expires_at, h.id LIMIT $3`, []any{agentID, micros(tx.Now()), limit})
+}
+
 // Load counts the handoffs that wait for the agent as their recipient, and those that it holds,
 // as they are now.
 func (tx *Tx) Load(agentID string) (open, held int, err error) {

@@ -3,6 +3,7 @@ package store
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"handclasp/internal/handoff"
 )
@@ -129,6 +130,35 @@ func (tx *Tx) Offering(capability string, limit int) ([]string, error) {
 		WHERE l.kind = 'capability' AND l.name = $1 AND a.disabled_at = 0 ORDER BY a.id LIMIT $2`, capability, limit)
 }
 
+// CapabilityNames reads the capabilities of the catalog behind one, in their order, at most limit.
+func (tx *Tx) CapabilityNames(after string, limit int) ([]string, error) {
+	return tx.ids(`SELECT name FROM catalog WHERE kind = 'capability' AND name > $1 ORDER BY name LIMIT $2`, after, limit)
+}
+
+// Provider is an active agent that offers a capability.
+type Provider struct {
+	Capability string
+	AgentID    string
+	Handle     string
+	Unlisted   bool
+	LastSeenAt time.Time
+}
+
+// Providers reads who offers the capabilities from first to last, in the order of those and of handles.
+func (tx *Tx) Providers(first, last string) ([]Provider, error) {
+	var list []Provider
+	err := tx.each(`SELECT l.name, a.id, a.handle, a.unlisted, a.last_seen_at FROM agent_labels l JOIN agents a ON a.id = l.agent_id
+		WHERE l.kind = 'capability' AND l.name >= $1 AND l.name <= $2 AND a.disabled_at = 0 ORDER BY l.name, a.handle_key`, []any{first, last}, func(r rows) error {
+		var p Provider
+		var unlisted, seen int64
+		err := r.Scan(&p.Capability, &p.AgentID, &p.Handle, &unlisted, &seen)
+		p.Unlisted, p.LastSeenAt = unlisted != 0, timeOf(seen)
+		list = append(list, p)
+		return err
+	})
+	return list, err
+}
+
 // Members names the agents that the operator added to a workspace.
 func (tx *Tx) Members(workspaceID string) ([]string, error) {
 	return tx.ids(`SELECT agent_id FROM workspace_members WHERE workspace_id = $1 ORDER BY agent_id`, workspaceID)
@@ -166,9 +196,16 @@ func (tx *Tx) InCatalog(kind string, names []string) (map[string]bool, error) {
 	return known, nil
 }
 
-// AddToCatalog makes a word known.
+// AddToCatalog makes a word known, and keeps it so until the end of tx.
 func (tx *Tx) AddToCatalog(kind, name string) error {
-	return tx.exec(`INSERT INTO catalog (kind, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`, kind, name)
+	return tx.exec(`INSERT INTO catalog (kind, name) VALUES ($1, $2) ON CONFLICT (kind, name) DO UPDATE SET name = excluded.name`, kind, name)
+}
+
+// CatalogHas reports whether a word is in the catalog itself; see [Tx.InCatalog] for what a target
+// may name.
+func (tx *Tx) CatalogHas(kind, name string) (bool, error) {
+	found, err := tx.ids(`SELECT name FROM catalog WHERE kind = $1 AND name = $2`, kind, name)
+	return len(found) > 0, err
 }
 
 // CatalogNames reads the words of one kind.
