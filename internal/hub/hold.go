@@ -164,8 +164,17 @@ func (c *change) ended(was, row *handoff.Handoff, event handoff.EventType) error
 		whom = verifiers
 	}
 	return first(
+		func() error { return c.judged(was) },
 		func() error { return c.record(row, event, c.call.Actor, "", 0, whom...) },
 		func() error { return c.update(was, row) })
+}
+
+// judged takes work that waited for its verdict from the inboxes of those who were to judge it.
+func (c *change) judged(was *handoff.Handoff) error {
+	if was.State != handoff.Verifying {
+		return nil
+	}
+	return c.forgetVerifiers(was)
 }
 
 // mostTold is how many agents of a capability find delivered work in their inbox; the others see it

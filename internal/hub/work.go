@@ -196,11 +196,16 @@ func parseStatus(word string) (handoff.State, error) {
 			return s, nil
 		}
 	}
-	words := make([]string, 0, 7)
+	return "", handoff.Invalid("known_status", handoff.Quote(word)+" came; "+joinOr(poolStatuses())+" are accepted")
+}
+
+// poolStatuses lists the words of the pool.
+func poolStatuses() []string {
+	var words []string
 	for _, s := range handoff.States() {
 		words = append(words, s.PoolStatus())
 	}
-	return "", handoff.Invalid("known_status", handoff.Quote(word)+" came; "+joinOr(words)+" are accepted")
+	return words
 }
 
 // poolCall checks what every call at the pool names: the caller itself and a project.
