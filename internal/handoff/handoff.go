@@ -321,6 +321,12 @@ func (h *Handoff) PayloadFor(actorID string) bool {
 	return false
 }
 
+// DeliveredBy reports whether the result of h is surely the actor's own work. A result stays when
+// its holder loses the handoff, so whoever holds it next finds the work of another.
+func (h *Handoff) DeliveredBy(actorID string) bool {
+	return h.Holder == actorID && (h.State == Verifying || h.State == Completed || len(h.PastHolders) == 0)
+}
+
 // mayVerifyAlways: a creator or a named agent that is to verify sees h from the start; a
 // capability verifier only from VERIFYING on.
 func (h *Handoff) mayVerifyAlways(actor Actor) bool {

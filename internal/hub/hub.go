@@ -181,7 +181,7 @@ func (h *Hub) announce(keys map[string]bool) {
 	}
 	h.wakeLocal(list)
 	h.st.Publish(list)
-	if slices.ContainsFunc(list, func(k string) bool { return strings.HasPrefix(k, credentialChanged) }) {
+	if slices.ContainsFunc(list, func(k string) bool { return k == lookAgain || strings.HasPrefix(k, credentialChanged) }) {
 		h.st.Flush() // before the command says that it is done
 	}
 }
@@ -192,6 +192,10 @@ func (h *Hub) wakeLocal(keys []string) {
 		if id, ok := strings.CutPrefix(k, credentialChanged); ok {
 			h.keys.forget(id)
 			h.agents.forget()
+			h.waiters.recheck()
+			continue
+		}
+		if k == lookAgain {
 			h.waiters.recheck()
 			continue
 		}

@@ -3,6 +3,8 @@ package hub
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -135,6 +137,9 @@ func (h *Hub) checkAgent(in AgentInput) error {
 		}
 	}
 	for key, values := range in.Tags {
+		if key == "" || strings.Contains(key, "=") || slices.Contains(values, "") {
+			return handoff.Invalid("tags", handoff.Quote(key)+" came with its values; a key that is not empty and holds no = is accepted, with values that are not empty")
+		}
 		texts = append(texts, [2]string{"tags", key})
 		for _, v := range values {
 			texts = append(texts, [2]string{"tags." + key, v})

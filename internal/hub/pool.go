@@ -81,6 +81,9 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 			out, err = c.reopened(effect.HandoffID)
 			return err
 		}
+		if err := c.KeepWorkspace(n.place.id); err != nil {
+			return err
+		}
 		w, err := enter(c.Tx, n.place, call.Actor)
 		if err != nil {
 			return err

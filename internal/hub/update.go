@@ -109,6 +109,9 @@ func (c *change) expected(handle, agentID string) error {
 
 // What parked calls wait for. Keys are short and hold no spaces, because they travel between nodes.
 
+// lookAgain is for everybody: what a workspace stands for or whom it admits changed.
+const lookAgain = "look-again"
+
 // wakeHandoff is for whoever follows one handoff, wakeWorkspace for whoever follows a workspace.
 func wakeHandoff(id string) string   { return "h:" + id }
 func wakeWorkspace(id string) string { return "w:" + id }

@@ -59,7 +59,7 @@ func TestGoldenPromptsAndResourcesAreReviewed(t *testing.T) {
 		prompts = append(prompts, teamPrompts[i].definition())
 	}
 	golden(t, filepath.Join("testdata", "golden", "prompts.json"), prompts)
-	golden(t, filepath.Join("testdata", "golden", "resources.json"), []any{referenceResource})
+	golden(t, filepath.Join("testdata", "golden", "resources.json"), []any{pages[0].resource, pages[1].resource, pages[2].resource})
 	golden(t, filepath.Join("testdata", "golden", "resource_templates.json"), []any{handoffTemplate, handoffPageTemplate})
 	goldenText(t, filepath.Join("testdata", "golden", "team.md"), teamReference())
 }

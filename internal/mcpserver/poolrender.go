@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"encoding/json"
 	"math"
+	"regexp"
 
 	"handclasp/internal/handoff"
 	"handclasp/internal/hub"
@@ -25,6 +26,10 @@ var (
 	}
 )
 
+// madeTraceID is what trace ids look like that the hub, or a tracer, made. Others are words that the
+// creator chose, and an id that was altered would be of no use.
+var madeTraceID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
 var priorityWords = map[int]string{-1: "low", 0: "normal", 1: "high"}
 
 func workResult(w *hub.Work, err error) (*result, error) {
@@ -40,7 +45,8 @@ func workResult(w *hub.Work, err error) (*result, error) {
 
 func workFields(r *result, w *hub.Work) {
 	h := &w.Handoff
-	own := h.Creator == w.Viewer.ID || erased(h)
+	mine := h.Creator == w.Viewer.ID
+	own := mine || erased(h) // an erasure leaves target and trace as they are
 	pool := h.Door == handoff.DoorPool
 	r.token("handoff_id", h.ID)
 	if pool {
@@ -50,7 +56,7 @@ func workFields(r *result, w *hub.Work) {
 	r.token("created_by", w.Handle(h.Creator))
 	if pool {
 		target, _ := json.Marshal(h.Target) // it came as JSON
-		r.data("target", json.RawMessage(target), own)
+		r.data("target", json.RawMessage(target), mine)
 		r.token("visibility", string(h.Visibility))
 		r.token("priority", priorityWords[h.Priority])
 	} else {
@@ -73,13 +79,13 @@ func workFields(r *result, w *hub.Work) {
 	}
 	dependencies(r, w.Dependencies)
 	if pool && h.TraceID != "" {
-		r.prose("trace_id", h.TraceID, own || isToken(h.TraceID))
+		r.data("trace_id", h.TraceID, mine || madeTraceID.MatchString(h.TraceID))
 	}
 	if len(h.Payload) > 0 {
 		r.data("payload", h.Payload, own)
 	}
 	r.time("erased_at", h.ErasedAt)
-	author(r, h, origin(h), w.Handle(h.Creator), h.Creator == w.Viewer.ID)
+	author(r, h, origin(h), w.Handle(h.Creator), mine)
 }
 
 // verification is who judges the work, and the latest verdict.
@@ -115,7 +121,7 @@ func verification(r *result, w *hub.Work) {
 // workResults is what came of it.
 func workResults(r *result, w *hub.Work) {
 	h := &w.Handoff
-	mine := h.Holder == w.Viewer.ID || erased(h)
+	mine := h.DeliveredBy(w.Viewer.ID) || erased(h)
 	if len(h.Result) > 0 {
 		r.data("result", h.Result, mine)
 	}

@@ -290,11 +290,13 @@ func threadHead(r *result, t *hub.Thread) {
 func threadBody(r *result, t *hub.Thread) {
 	h := &t.Handoff
 	own := h.Creator == t.Viewer.ID || erased(h)
-	r.prose("summary", t.Summary.Body, own)
+	// The thread of an open handoff begins with whoever writes first.
+	firstMine := t.Summary.Author == t.Viewer.ID || erased(h)
+	r.prose("summary", t.Summary.Body, firstMine)
 	if h.Question != "" {
 		r.prose("question", h.Question, own)
 	}
-	r.records("artifacts", raws(t.Summary.Artifacts), own, "title")
+	r.records("artifacts", raws(t.Summary.Artifacts), firstMine, "title")
 	if a := h.ProposedAction; a != nil {
 		r.object("proposed_action", func() {
 			r.prose("description", a.Description, own)
@@ -312,7 +314,7 @@ func threadBody(r *result, t *hub.Thread) {
 	}
 	r.data("metadata", metadata, own || len(h.Metadata) == 0)
 	if h.ResultSummary != "" {
-		byMe := h.Holder == t.Viewer.ID || erased(h)
+		byMe := h.DeliveredBy(t.Viewer.ID) || erased(h)
 		r.prose("result_summary", h.ResultSummary, byMe)
 		r.records("completion_artifacts", raws(h.CompletionArtifacts), byMe, "title")
 	} else {

@@ -43,6 +43,12 @@ func Operator(h *hub.Hub, log *slog.Logger) http.Handler {
 	mux.HandleFunc("POST /operator/drafts/{id}/decision", o.decideDraft)
 	mux.HandleFunc("GET /operator/events", o.listEvents)
 	mux.HandleFunc("GET /operator/backup", o.backup)
+	mux.HandleFunc("GET /operator/catalog", o.listCatalog)
+	mux.HandleFunc("POST /operator/catalog/add", o.changeCatalog(h.AddToCatalog))
+	mux.HandleFunc("POST /operator/catalog/remove", o.changeCatalog(h.RemoveFromCatalog))
+	mux.HandleFunc("GET /operator/workspaces", o.listWorkspaces)
+	mux.HandleFunc("POST /operator/workspaces/alias", o.aliasWorkspace)
+	mux.HandleFunc("POST /operator/workspaces/members", o.workspaceMembers)
 	o.handoffRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		o.fail(w, nil, handoff.Refuse(handoff.CodeMethodNotFound, "the hub that owns this folder does not know the operation", "It runs another version: restart it with this one."))

@@ -3,6 +3,8 @@ package store
 import (
 	"database/sql"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,13 +67,14 @@ func (tx *Tx) UpdateAgent(a *AgentRow, now time.Time) error {
 }
 
 func (tx *Tx) insertLabels(a *AgentRow) error {
-	for _, c := range a.Capabilities {
+	// In one order for all agents, because each word stays locked in the catalog.
+	for _, c := range slices.Sorted(slices.Values(a.Capabilities)) {
 		if err := tx.label(a.ID, "capability", c, ""); err != nil {
 			return err
 		}
 	}
-	for key, values := range a.Tags {
-		for _, v := range values {
+	for _, key := range slices.Sorted(maps.Keys(a.Tags)) {
+		for _, v := range slices.Sorted(slices.Values(a.Tags[key])) {
 			if err := tx.label(a.ID, "tag", key, v); err != nil {
 				return err
 			}

@@ -24,6 +24,10 @@ type dialect interface {
 	forShare() string
 	// skipLocked is forUpdate for the rows of a table h that leaves out what others hold; empty where nobody can.
 	skipLocked() string
+	// lockShared and lockAlone take a lock that is no row's, by its number, until the transaction
+	// ends; empty where there is one writer anyway.
+	lockShared() string
+	lockAlone() string
 	// by names the index that a query of one table must walk, where it would be chosen badly otherwise.
 	by(index string) string
 	// eventsAfter selects the events behind the position ($1 = xact, $2 = id), in the order in
@@ -58,6 +62,8 @@ func (sqlite) ddl(text string) string {
 func (sqlite) forUpdate() string  { return "" }
 func (sqlite) forShare() string   { return "" }
 func (sqlite) skipLocked() string { return "" }
+func (sqlite) lockShared() string { return "" }
+func (sqlite) lockAlone() string  { return "" }
 
 // Without statistics SQLite takes an index with an equal first column before a smaller one.
 func (sqlite) by(index string) string { return " INDEXED BY " + index }
@@ -115,6 +121,10 @@ func (postgres) forUpdate() string  { return " FOR UPDATE" }
 func (postgres) by(string) string   { return "" }
 func (postgres) forShare() string   { return " FOR SHARE" }
 func (postgres) skipLocked() string { return " FOR UPDATE OF h SKIP LOCKED" }
+
+// They cost no write and no contention on a page, as a row that many transactions lock would.
+func (postgres) lockShared() string { return "SELECT pg_advisory_xact_lock_shared($1)" }
+func (postgres) lockAlone() string  { return "SELECT pg_advisory_xact_lock($1)" }
 
 // An id is handed out before its transaction commits, so neither the id nor the transaction
 // id alone orders what readers may see. Below the oldest transaction that is still running,

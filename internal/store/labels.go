@@ -196,9 +196,16 @@ func (tx *Tx) InCatalog(kind string, names []string) (map[string]bool, error) {
 	return known, nil
 }
 
-// AddToCatalog makes a word known.
+// AddToCatalog makes a word known, and keeps it so until the end of tx.
 func (tx *Tx) AddToCatalog(kind, name string) error {
-	return tx.exec(`INSERT INTO catalog (kind, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`, kind, name)
+	return tx.exec(`INSERT INTO catalog (kind, name) VALUES ($1, $2) ON CONFLICT (kind, name) DO UPDATE SET name = excluded.name`, kind, name)
+}
+
+// CatalogHas reports whether a word is in the catalog itself; see [Tx.InCatalog] for what a target
+// may name.
+func (tx *Tx) CatalogHas(kind, name string) (bool, error) {
+	found, err := tx.ids(`SELECT name FROM catalog WHERE kind = $1 AND name = $2`, kind, name)
+	return len(found) > 0, err
 }
 
 // CatalogNames reads the words of one kind.
