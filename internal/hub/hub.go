@@ -81,7 +81,7 @@ func New(cfg Config) *Hub {
 	}
 	h := &Hub{
 		cfg: cfg, st: cfg.Store, lim: cfg.Limits, log: cfg.Log, metrics: cfg.Metrics,
-		waiters: newWaiters(cfg.Metrics, cfg.ParkedCalls),
+		waiters: newWaiters(cfg.ParkedCalls),
 		rates:   newRates(cfg.CallsPerMinute),
 	}
 	h.keys = newKeyCache(cfg.Store.Shared())
@@ -192,11 +192,11 @@ func (h *Hub) wakeLocal(keys []string) {
 		if id, ok := strings.CutPrefix(k, credentialChanged); ok {
 			h.keys.forget(id)
 			h.agents.forget()
-			h.waiters.recheck()
+			h.waiters.recheck(id)
 			continue
 		}
 		if k == lookAgain {
-			h.waiters.recheck()
+			h.waiters.recheckAll()
 			continue
 		}
 		h.waiters.wake(k)
@@ -305,20 +305,12 @@ func (c *change) tell(h *handoff.Handoff, event handoff.EventType, by handoff.Ac
 		if told[id] {
 			continue
 		}
-		told[id], c.wake[id] = true, true
+		told[id], c.wake[id], c.wake[wakeNews(id)] = true, true, true
 		if err := c.InsertNotice(id, h, h.EventSeq, sequenceNo, event, now); err != nil {
 			return err
 		}
 	}
-	for _, id := range []string{h.Creator, h.Recipient, h.Holder} {
-		if id != "" {
-			c.wake[id] = true
-		}
-	}
-	c.wake[wakeHandoff(h.ID)] = true
-	if h.Door == handoff.DoorPool {
-		c.wake[wakeWorkspace(h.WorkspaceID)] = true
-	}
+	c.wakeReaders(h)
 	c.did = append(c.did, did{h.Door, event})
 	return nil
 }

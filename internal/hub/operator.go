@@ -165,6 +165,10 @@ func (c *change) newKey(a *store.AgentRow, label string) (NewKey, error) {
 // agentEvent logs what happened to an agent or a key and tells every node to look again.
 func (c *change) agentEvent(event handoff.EventType, agentID, subject string) error {
 	c.wake[credentialChanged+agentID] = true
+	switch event {
+	case handoff.EventAgentAdded, handoff.EventAgentEdited, handoff.EventAgentEnabled:
+		c.wake[wakeVerifiers] = true
+	}
 	return c.InsertEvent(&handoff.Event{Type: event, ActorID: c.call.Actor.ID, SubjectID: subject, At: c.Now()})
 }
 

@@ -135,7 +135,7 @@ func (h *Hub) Get(ctx context.Context, call Call, in GetInput) (Work, error) {
 	}
 	var out Work
 	var seen []store.Notice
-	err = h.parkOn(ctx, call, []string{wakeHandoff(in.HandoffID)}, in.Wait, func(*waiter) (bool, error) {
+	err = h.park(ctx, call, []string{wakeHandoff(in.HandoffID)}, in.Wait, func(*waiter) (bool, error) {
 		err := h.st.Read(ctx, func(tx *store.Tx) error {
 			var err error
 			if out, err = h.shown(tx, call, in.HandoffID, &at); err != nil {
