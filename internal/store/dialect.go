@@ -22,6 +22,9 @@ type dialect interface {
 	forUpdate() string
 	// forShare keeps the rows of a SELECT from being changed until the transaction ends.
 	forShare() string
+	// forKeyShare keeps the rows of one table of a SELECT from being locked by forUpdate, and lets
+	// them be changed.
+	forKeyShare(table string) string
 	// skipLocked is forUpdate that leaves out rows that others hold; empty where nobody can.
 	skipLocked() string
 	// eventsAfter selects the events behind the position ($1 = xact, $2 = id), in the order in
@@ -53,9 +56,12 @@ func (sqlite) ddl(text string) string {
 }
 
 // One writer: nothing needs a row lock, and events commit in the order of their ids.
-func (sqlite) forUpdate() string   { return "" }
-func (sqlite) forShare() string    { return "" }
-func (sqlite) skipLocked() string  { return "" }
+func (sqlite) forUpdate() string  { return "" }
+func (sqlite) forShare() string   { return "" }
+func (sqlite) skipLocked() string { return "" }
+
+func (sqlite) forKeyShare(string) string { return "" }
+
 func (sqlite) eventsAfter() string { return "xact >= $1 AND id > $2 ORDER BY id" }
 func (sqlite) lagQuery() string    { return "" }
 func (sqlite) positionNow() string { return "SELECT 0, COALESCE(max(id), 0) FROM events" }
@@ -109,6 +115,8 @@ func (postgres) ddl(text string) string {
 func (postgres) forUpdate() string  { return " FOR UPDATE" }
 func (postgres) forShare() string   { return " FOR SHARE" }
 func (postgres) skipLocked() string { return " FOR UPDATE SKIP LOCKED" }
+
+func (postgres) forKeyShare(table string) string { return " FOR KEY SHARE OF " + table }
 
 // An id is handed out before its transaction commits, so neither the id nor the transaction
 // id alone orders what readers may see. Below the oldest transaction that is still running,
