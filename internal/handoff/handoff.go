@@ -149,6 +149,7 @@ type Handoff struct {
 	Criteria    []string
 	VerifyBy    *VerifyBy
 	Verdict     *Verdict
+	DepsTotal   int // dependencies in all
 	DepsPending int
 	DepsFailed  int
 	// FallbackAt opens the fallback pool of a direct_with_fallback target.

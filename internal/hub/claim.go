@@ -101,7 +101,7 @@ func (c *change) claimed(was, row *handoff.Handoff, effect store.Effect, found b
 			return Work{}, err
 		}
 	}
-	w, err := work(c.Tx, c.call.Actor, a, *row)
+	w, err := c.hub.work(c.Tx, c.call.Actor, a, *row)
 	w.Replay = found
 	return w, err
 }
@@ -114,9 +114,10 @@ func (c *change) takeToClaim(id string) (was, now handoff.Handoff, err error) {
 	})
 }
 
-// search is where a claim of the next one stands.
+// search is where a claim of the next one stands, and among what it looks.
 type search struct {
 	after store.Place
+	among stage
 	// more: what was looked at did not fit, and there is more behind after.
 	more bool
 }
@@ -124,9 +125,11 @@ type search struct {
 const (
 	// triesInside is how many offers one transaction looks at: it holds up every other write.
 	triesInside = 64
-	// scanPage and scanMost bound what a single call reads besides.
-	scanPage = 500
-	scanMost = 100_000
+	// scanPage and scanMost bound what a single call reads besides, scanFirst how much of it before it
+	// leaves targets that only exclude for later.
+	scanPage  = 500
+	scanMost  = 20_000
+	scanFirst = 1000
 )
 
 func (h *Hub) claimNext(ctx context.Context, call Call, in ClaimInput, at place, once once) (ClaimResult, error) {
@@ -177,36 +180,76 @@ func wakesOf(workspace string, offers []string) []string {
 
 // claimant reads who wants to claim, in the workspace it means.
 func (h *Hub) claimant(tx *store.Tx, call Call, at place) (store.Workspace, *handoff.Agent, error) {
-	w, err := enter(tx, at, call.Actor)
-	if err != nil {
-		return w, nil, err
+	return claimant(tx.Claimant, call, at)
+}
+
+func claimant(read func(agentID, workspaceID string) (store.Workspace, handoff.Agent, error), call Call, at place) (store.Workspace, *handoff.Agent, error) {
+	w, a, err := read(call.Actor.ID, at.id)
+	if err == nil && a.Outside {
+		err = notAdmitted(at, call.Actor)
 	}
-	a, err := labelled(tx, call.Actor, w.ID)
-	return w, a, err
+	return w, &a, err
 }
 
 // anyOffer reports whether there is something to claim, without writing.
 func (h *Hub) anyOffer(ctx context.Context, call Call, at place) (bool, error) {
-	page, err := h.availablePage(ctx, call, at, store.Start, 1, nil)
-	return len(page.Works) > 0, err
+	page, err := h.availablePage(ctx, call, at, listCursor{at: store.Start}, 1, nil)
+	return len(page.Works) > 0 || page.NextCursor != "", err
+}
+
+// stage is among which offers a search looks. Targets that only exclude stand under one key for
+// everybody, so a heap of them that does not match must not keep anybody from what does: past the
+// first ones they come last.
+type stage int
+
+const (
+	amongAll stage = iota
+	amongIndexed
+	amongScan
+)
+
+// keys are those of the agent that count in the stage.
+func (s stage) keys(all []string) []string {
+	indexed, scan := handoff.SplitScan(all)
+	switch s {
+	case amongIndexed:
+		return indexed
+	case amongScan:
+		return scan
+	}
+	return all
 }
 
 // tryNext claims the next one that there is; nil when there is none.
 func (h *Hub) tryNext(ctx context.Context, call Call, in ClaimInput, at place, once once) (*Work, error) {
 	s := search{after: store.Start}
-	for {
-		got, err := h.claimBehind(ctx, call, in, at, once, &s)
-		if err != nil || got != nil || !s.more {
-			return got, err
-		}
-		// Look on without holding anybody up, and claim from where something fits.
-		page, err := h.availablePage(ctx, call, at, s.after, 1, nil)
-		if err != nil || len(page.Works) == 0 {
-			return nil, err
-		}
-		s.after = store.PlaceOf(&page.Works[0].Handoff)
-		s.after.ID = before(s.after.ID)
+	got, err := h.claimBehind(ctx, call, in, at, once, &s)
+	if err != nil || got != nil || !s.more {
+		return got, err
 	}
+	from := s.after
+	for _, among := range []stage{amongIndexed, amongScan} {
+		s = search{after: from, among: among, more: true}
+		for s.more {
+			if got, err = h.claimBehind(ctx, call, in, at, once, &s); err != nil || got != nil {
+				return got, err
+			}
+			if !s.more {
+				break
+			}
+			// Look on without holding anybody up, and claim from where something fits.
+			page, err := h.offeredPage(ctx, call, at, listCursor{stage: among, at: s.after, only: true}, 1, nil, handoff.AgentKeys, true)
+			if err != nil {
+				return nil, err
+			}
+			if len(page.Works) == 0 {
+				break
+			}
+			s.after = store.PlaceOf(&page.Works[0].Handoff)
+			s.after.ID = before(s.after.ID)
+		}
+	}
+	return nil, nil
 }
 
 // before is a text right before an id, so that a search behind it finds the id first.
@@ -236,11 +279,7 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 		if err := c.admit(in.Session, nil); err != nil {
 			return err
 		}
-		w, err := enter(c.Tx, at, call.Actor)
-		if err != nil {
-			return err
-		}
-		a, err := c.keptLabelled(call.Actor, w.ID)
+		w, a, err := claimant(c.KeepClaimant, call, at)
 		if err != nil {
 			return err
 		}
@@ -254,7 +293,7 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 		if err := c.keep(once, store.Effect{HandoffID: row.ID, Epoch: row.Epoch}); err != nil {
 			return err
 		}
-		got, err := work(c.Tx, call.Actor, a, row)
+		got, err := h.work(c.Tx, call.Actor, a, row)
 		out = &got
 		return err
 	})
@@ -264,8 +303,8 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 // nextFor locks the next handoff that the agent may claim. When the first ones do not fit it gives
 // up after some, and says where to go on.
 func (c *change) nextFor(a *handoff.Agent, workspace string, s *search) (was, row handoff.Handoff, found bool, err error) {
-	keys := handoff.AgentKeys(a)
-	settled := false
+	keys := s.among.keys(handoff.AgentKeys(a))
+	settled := s.among != amongAll
 	for range triesInside {
 		row, found, err := c.TakeOffered(workspace, keys, s.after)
 		if err != nil {
@@ -312,26 +351,28 @@ func (c *change) nextFor(a *handoff.Agent, workspace string, s *search) (was, ro
 // looks at everything at one moment, from the start, because what was passed over may have changed
 // since; that comes after what the clock opened was written down, or somebody might write that down in
 // between, unseen by both looks. For the first that fits it waits. found: that one is locked now, and open.
-// none: there was nothing at that moment.
+// none: there was nothing at that moment, or nothing behind a heap that does not fit.
 func (c *change) busy(a *handoff.Agent, workspace string, keys []string, s *search) (row handoff.Handoff, found, none bool, err error) {
-	list, err := c.Offered(workspace, keys, store.Start, triesInside)
-	if err != nil {
-		return row, false, false, err
-	}
-	for i := range list {
-		fits, err := c.claimable(&list[i], a)
+	for _, after := range []store.Place{store.Start, s.after} {
+		list, err := c.Offered(workspace, keys, after, triesInside)
 		if err != nil {
 			return row, false, false, err
 		}
-		if fits {
-			row, err = c.LockHandoff(list[i].ID)
-			return row, err == nil && row.State == handoff.Open && !row.Blocked(), false, err
+		for i := range list {
+			fits, err := c.claimable(&list[i], a)
+			if err != nil {
+				return row, false, false, err
+			}
+			if fits {
+				row, err = c.LockHandoff(list[i].ID)
+				return row, err == nil && row.State == handoff.Open && !row.Blocked(), false, err
+			}
 		}
+		if len(list) < triesInside {
+			return row, false, true, nil
+		}
+		s.after = store.PlaceOf(&list[len(list)-1])
 	}
-	if len(list) < triesInside {
-		return row, false, true, nil
-	}
-	s.after = store.PlaceOf(&list[len(list)-1])
 	return row, false, false, nil
 }
 

@@ -112,7 +112,7 @@ func (c *change) saying(row *handoff.Handoff, reason, before string) error {
 
 // show gives the row as the caller sees it now. a may be without its labels.
 func (c *change) show(out *Work, a *handoff.Agent, row *handoff.Handoff, replay bool) error {
-	w, err := work(c.Tx, c.call.Actor, a, *row)
+	w, err := c.hub.work(c.Tx, c.call.Actor, a, *row)
 	w.Replay = replay
 	*out = w
 	return err

@@ -56,6 +56,7 @@ type Hub struct {
 	waiters *waiters
 	keys    *keyCache
 	agents  rosterCache
+	handles handleCache
 	rates   *rates
 	stats   statsCache
 	// secret signs the sessions of browsers, inviteSecret join links.

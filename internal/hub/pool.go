@@ -110,7 +110,7 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 		}
 		row.Begin(now)
 		if len(in.DependsOn) > 0 {
-			out.Dependencies = countDependencies(&row, len(in.DependsOn))
+			out.Dependencies = countDependencies(&row)
 		}
 		if err := c.countEligible(&row, w, roster, &out); err != nil {
 			return err
@@ -144,8 +144,8 @@ func toldWhenOpen(row *handoff.Handoff) []string {
 	return []string{row.Recipient}
 }
 
-func countDependencies(row *handoff.Handoff, total int) *DependencyCount {
-	return &DependencyCount{Total: total, Pending: row.DepsPending, Failed: row.DepsFailed, Satisfied: total - row.DepsPending - row.DepsFailed}
+func countDependencies(row *handoff.Handoff) *DependencyCount {
+	return &DependencyCount{Total: row.DepsTotal, Pending: row.DepsPending, Failed: row.DepsFailed, Satisfied: row.DepsTotal - row.DepsPending - row.DepsFailed}
 }
 
 // reopened describes what an earlier create with the same key made, as it is now.
@@ -164,7 +164,7 @@ func (c *change) reopened(id string) (Opened, error) {
 		out.DependsOn = append(out.DependsOn, d.ID)
 	}
 	if len(out.DependsOn) > 0 {
-		out.Dependencies = countDependencies(&row, len(out.DependsOn))
+		out.Dependencies = countDependencies(&row)
 	}
 	return out, nil
 }
@@ -432,6 +432,7 @@ func (c *change) verifiable(row *handoff.Handoff) error {
 
 // dependOn locks the handoffs that row waits for and counts those that are not completed yet.
 func (c *change) dependOn(row *handoff.Handoff, ids []string) error {
+	row.DepsTotal = len(ids)
 	deps, err := c.LockDependencies(ids)
 	if err != nil {
 		return err

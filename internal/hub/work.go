@@ -14,7 +14,7 @@ import (
 type Work struct {
 	Handoff handoff.Handoff
 	Viewer  handoff.Actor
-	Parties map[string]Party // by actor id
+	handles map[string]string // by actor id
 	// DependsOn are those of the dependencies that the reader may see; Dependencies counts them all,
 	// nil when there are none.
 	DependsOn    []string
@@ -24,15 +24,15 @@ type Work struct {
 
 // Handle is how the actor with this id is named.
 func (w *Work) Handle(id string) string {
-	if p, ok := w.Parties[id]; ok {
-		return p.Handle
+	if handle, ok := w.handles[id]; ok {
+		return handle
 	}
 	return id
 }
 
 // works makes what the reader sees of some handoffs, as they are now. a is the reader's agent with
 // its labels, nil for the operator.
-func works(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, rows []handoff.Handoff) ([]Work, error) {
+func (h *Hub) works(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, rows []handoff.Handoff) ([]Work, error) {
 	ids, waiting := map[string]bool{}, []string{}
 	for i := range rows {
 		row := &rows[i]
@@ -46,14 +46,11 @@ func works(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, rows []handoff.
 		if row.VerifyBy != nil {
 			ids[row.VerifyBy.AgentID] = true
 		}
-		if row.Door == handoff.DoorPool {
+		if row.DepsTotal > 0 {
 			waiting = append(waiting, row.ID)
 		}
 	}
-	for _, id := range []string{"", handoff.Operator().ID, handoff.System().ID} {
-		delete(ids, id)
-	}
-	people, err := names(tx, sortedKeys(ids))
+	handles, err := h.handles.of(tx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -63,14 +60,14 @@ func works(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, rows []handoff.
 	}
 	list := make([]Work, len(rows))
 	for i := range rows {
-		w := Work{Handoff: rows[i], Viewer: viewer, Parties: people}
+		w := Work{Handoff: rows[i], Viewer: viewer, handles: handles}
 		for _, d := range deps[rows[i].ID] {
 			if seen := d.At(tx.Now()); seen.ReadableBy(viewer, a, tx.Now()) {
 				w.DependsOn = append(w.DependsOn, d.ID)
 			}
 		}
-		if n := len(deps[rows[i].ID]); n > 0 {
-			w.Dependencies = countDependencies(&rows[i], n)
+		if rows[i].DepsTotal > 0 {
+			w.Dependencies = countDependencies(&rows[i])
 		}
 		list[i] = w
 	}
@@ -94,8 +91,8 @@ func hide(row *handoff.Handoff, viewer handoff.Actor, a *handoff.Agent) {
 }
 
 // work is works for one handoff.
-func work(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, row handoff.Handoff) (Work, error) {
-	list, err := works(tx, viewer, a, []handoff.Handoff{row})
+func (h *Hub) work(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, row handoff.Handoff) (Work, error) {
+	list, err := h.works(tx, viewer, a, []handoff.Handoff{row})
 	if err != nil {
 		return Work{}, err
 	}
@@ -177,7 +174,7 @@ func (h *Hub) Get(ctx context.Context, call Call, in GetInput) (Work, error) {
 					seen = append(seen, n)
 				}
 			}
-			out, err = work(tx, call.Actor, a, row)
+			out, err = h.work(tx, call.Actor, a, row)
 			return err
 		})
 		return known == "" || out.Handoff.State != known, err

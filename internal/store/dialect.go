@@ -25,8 +25,10 @@ type dialect interface {
 	// forKeyShare keeps the rows of one table of a SELECT from being locked by forUpdate, and lets
 	// them be changed.
 	forKeyShare(table string) string
-	// skipLocked is forUpdate that leaves out rows that others hold; empty where nobody can.
+	// skipLocked is forUpdate for the rows of a table h that leaves out what others hold; empty where nobody can.
 	skipLocked() string
+	// by names the index that a query of one table must walk, where it would be chosen badly otherwise.
+	by(index string) string
 	// eventsAfter selects the events behind the position ($1 = xact, $2 = id), in the order in
 	// which readers follow them: those that may still get company in front stay out of it.
 	eventsAfter() string
@@ -62,9 +64,11 @@ func (sqlite) skipLocked() string { return "" }
 
 func (sqlite) forKeyShare(string) string { return "" }
 
-func (sqlite) eventsAfter() string { return "xact >= $1 AND id > $2 ORDER BY id" }
-func (sqlite) lagQuery() string    { return "" }
-func (sqlite) positionNow() string { return "SELECT 0, COALESCE(max(id), 0) FROM events" }
+// Without statistics SQLite takes an index with an equal first column before a smaller one.
+func (sqlite) by(index string) string { return " INDEXED BY " + index }
+func (sqlite) eventsAfter() string    { return "xact >= $1 AND id > $2 ORDER BY id" }
+func (sqlite) lagQuery() string       { return "" }
+func (sqlite) positionNow() string    { return "SELECT 0, COALESCE(max(id), 0) FROM events" }
 
 func (sqlite) catalogQuery() string {
 	return `SELECT t.name, c.name, lower(c.type), c.pk FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table' ORDER BY t.name, c.cid`
@@ -113,8 +117,9 @@ func (postgres) ddl(text string) string {
 }
 
 func (postgres) forUpdate() string  { return " FOR UPDATE" }
+func (postgres) by(string) string   { return "" }
 func (postgres) forShare() string   { return " FOR SHARE" }
-func (postgres) skipLocked() string { return " FOR UPDATE SKIP LOCKED" }
+func (postgres) skipLocked() string { return " FOR UPDATE OF h SKIP LOCKED" }
 
 func (postgres) forKeyShare(table string) string { return " FOR KEY SHARE OF " + table }
 

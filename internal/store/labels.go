@@ -42,6 +42,53 @@ func (tx *Tx) agentIn(id, workspaceID, lock string) (handoff.Agent, error) {
 	return a.Agent, err
 }
 
+// Claimant reads an agent with its labels together with the workspace that an id stands for, by way of
+// an alias. The agent is Outside where the workspace admits others only. All in one round trip.
+func (tx *Tx) Claimant(agentID, workspaceID string) (w Workspace, a handoff.Agent, err error) {
+	return tx.claimant(agentID, workspaceID, "")
+}
+
+// KeepClaimant is Claimant that keeps the agent from being turned off, as [Tx.KeepAgentIn] does.
+func (tx *Tx) KeepClaimant(agentID, workspaceID string) (w Workspace, a handoff.Agent, err error) {
+	return tx.claimant(agentID, workspaceID, tx.d.forKeyShare("a"))
+}
+
+func (tx *Tx) claimant(agentID, workspaceID, lock string) (w Workspace, a handoff.Agent, err error) {
+	var s agentScan
+	var labels AgentRow
+	found := false
+	var strict, created, outside int64
+	err = tx.each(`SELECT `+agentColumns+`, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
+			COALESCE(w.id, ''), COALESCE(w.root, ''), COALESCE(w.strict, 0), COALESCE(w.created_at, 0),
+			CASE WHEN w.strict <> 0 AND m.agent_id IS NULL THEN 1 ELSE 0 END
+		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id
+		LEFT JOIN workspaces w ON w.id = (SELECT CASE WHEN x.alias_of = '' THEN x.id ELSE x.alias_of END FROM workspaces x WHERE x.id = $2)
+		LEFT JOIN workspace_members m ON m.workspace_id = w.id AND m.agent_id = a.id
+		WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`+lock,
+		[]any{agentID, workspaceID}, func(r rows) error {
+			var kind, name, value string
+			found = true
+			if err := r.Scan(append(s.dest(), &kind, &name, &value, &w.ID, &w.Root, &strict, &created, &outside)...); err != nil {
+				return err
+			}
+			labels.add(kind, name, value)
+			return nil
+		})
+	if err != nil {
+		return w, a, err
+	}
+	if !found {
+		return w, a, handoff.NotFound("agent", agentID)
+	}
+	if w.ID == "" {
+		w.ID = workspaceID
+	}
+	w.Strict, w.CreatedAt = strict != 0, timeOf(created)
+	row, err := s.value()
+	row.Capabilities, row.Tags, row.Outside = labels.Capabilities, labels.Tags, outside != 0
+	return w, row.Agent, err
+}
+
 // add gives the agent one label as it was read.
 func (a *AgentRow) add(kind, name, value string) {
 	switch kind {

@@ -86,6 +86,9 @@ var (
 	lightColumns = strings.Replace(allColumns, "h.payload,", "'',", 1)
 )
 
+// A CROSS JOIN makes SQLite begin with the few rows that were found: without statistics it would
+// rather walk all handoffs of one state.
+
 // Offered reads the handoffs under any of the keys in a workspace behind the place, in their order
 // and without payloads, at most limit of them. What they are written down as may be over by now.
 func (tx *Tx) Offered(workspace string, keys []string, after Place, limit int) ([]handoff.Handoff, error) {
@@ -93,7 +96,7 @@ func (tx *Tx) Offered(workspace string, keys []string, after Place, limit int) (
 	for some := range slices.Chunk(keys, maxKeys) {
 		query, args := tx.offered(workspace, some, after, limit)
 		found, err := tx.handoffs(`SELECT `+lightColumns+` FROM (SELECT * FROM (`+query+`) AS u ORDER BY rank, position, handoff_id LIMIT $5) AS o
-			JOIN handoffs h ON h.id = o.handoff_id ORDER BY o.rank, o.position, o.handoff_id`, args)
+			CROSS JOIN handoffs h WHERE h.id = o.handoff_id ORDER BY o.rank, o.position, o.handoff_id`, args)
 		if err != nil {
 			return nil, err
 		}
@@ -132,9 +135,9 @@ func (tx *Tx) TakeOffered(workspace string, keys []string, after Place) (h hando
 	best := handoff.Handoff{}
 	for some := range slices.Chunk(keys, maxKeys) {
 		query, args := tx.offered(workspace, some, after, candidates)
-		list, err := tx.handoffs(`SELECT `+allColumns+` FROM handoffs h WHERE h.id IN
-			(SELECT handoff_id FROM (`+query+`) AS u ORDER BY rank, position, handoff_id LIMIT $5) AND h.state = 'open' AND h.deps_pending = 0 AND h.deps_failed = 0
-			ORDER BY -h.priority, h.created_at, h.id LIMIT 1`+tx.d.skipLocked(), args)
+		list, err := tx.handoffs(`SELECT `+allColumns+` FROM (SELECT * FROM (`+query+`) AS u ORDER BY rank, position, handoff_id LIMIT $5) AS o
+			CROSS JOIN handoffs h WHERE h.id = o.handoff_id AND h.state = 'open' AND h.deps_pending = 0 AND h.deps_failed = 0
+			ORDER BY o.rank, o.position, o.handoff_id LIMIT 1`+tx.d.skipLocked(), args)
 		if err != nil {
 			return best, false, err
 		}
@@ -169,9 +172,9 @@ func (tx *Tx) handoffs(query string, args []any) ([]handoff.Handoff, error) {
 func (tx *Tx) Slipped(workspace string, limit int) ([]handoff.Handoff, error) {
 	now := micros(tx.Now())
 	return tx.handoffs(`SELECT `+lightColumns+` FROM (
-			SELECT id FROM handoffs WHERE state = 'claimed' AND lease_expires_at > 0 AND lease_expires_at <= $1
-			UNION ALL SELECT id FROM handoffs WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0 AND fallback_at <= $1
-		) AS d JOIN handoffs h ON h.id = d.id WHERE h.door = 'pool' AND h.workspace_id = $2 ORDER BY h.created_at LIMIT $3`, []any{now, workspace, limit})
+			SELECT id FROM handoffs`+tx.d.by("handoffs_by_lease")+` WHERE state = 'claimed' AND lease_expires_at > 0 AND lease_expires_at <= $1
+			UNION ALL SELECT id FROM handoffs`+tx.d.by("handoffs_by_fallback")+` WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0 AND fallback_at <= $1
+		) AS d CROSS JOIN handoffs h WHERE h.id = d.id AND h.door = 'pool' AND h.workspace_id = $2 ORDER BY h.created_at LIMIT $3`, []any{now, workspace, limit})
 }
 
 // PoolOf reads a page of the pool handoffs that an agent created in a workspace, newest first.

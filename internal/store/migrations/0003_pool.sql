@@ -13,6 +13,7 @@ CREATE TABLE offers (
 DROP TABLE handoff_targets;
 
 ALTER TABLE handoffs ADD COLUMN fallback_opened bigint NOT NULL DEFAULT 0;
+ALTER TABLE handoffs ADD COLUMN deps_total bigint NOT NULL DEFAULT 0;
 CREATE INDEX handoffs_by_fallback ON handoffs (fallback_at) WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0;
 
 CREATE TABLE sessions (
