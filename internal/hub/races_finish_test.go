@@ -6,6 +6,7 @@ import (
 
 	"handclasp/internal/handoff"
 	"handclasp/internal/hub"
+	"handclasp/internal/hubtest"
 )
 
 func TestTheWorkIsDeliveredBeforeItsLeaseLapsesOrLostAndNeverBoth(t *testing.T) {
@@ -167,5 +168,32 @@ func TestAnAgentThatIsDisabledKeepsNoClaim(t *testing.T) {
 			s.errorf("way %d: %s by a disabled agent", s.kind, row.State)
 		}
 		s.must(s.disables(s.bob, false))
+	})
+}
+
+// The same verdict again is a success only while what it made still stands.
+func TestAVerdictIsNotRepeatedOnTheNextClaim(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		anna, bob, cid := f.Agent("anna@acme"), able(f, "bob@acme"), able(f, "cid@acme")
+		id := opened(f, anna, hub.OpenInput{Criteria: criteria}).HandoffID
+		claimNext(f, bob)
+		_, err := f.Hub.Deliver(bg, bob, hub.DeliverInput{HoldInput: holding(bob, id)})
+		noError(t, err)
+		fail := hub.VerifyInput{HoldInput: holding(anna, id), Verdict: "fail", Feedback: "not green"}
+		for range 2 {
+			_, err = f.Hub.Verify(bg, anna, fail)
+			noError(t, err)
+		}
+		release := holding(bob, id)
+		release.ClaimEpoch = new(2)
+		_, err = f.Hub.Release(bg, bob, hub.ReleaseInput{HoldInput: release})
+		noError(t, err)
+		claimNext(f, cid)
+		for _, epoch := range []*int{nil, new(1), new(2)} {
+			fail.ClaimEpoch = epoch
+			_, err = f.Hub.Verify(bg, anna, fail)
+			hubtest.WantCode(t, err, handoff.CodeInvalidTransition)
+		}
 	})
 }
