@@ -353,6 +353,7 @@ func (c *change) nextFor(a *handoff.Agent, workspace string, s *search) (was, ro
 // between, unseen by both looks. For the first that fits it waits. found: that one is locked now, and open.
 // none: there was nothing at that moment, or nothing behind a heap that does not fit.
 func (c *change) busy(a *handoff.Agent, workspace string, keys []string, s *search) (row handoff.Handoff, found, none bool, err error) {
+	last := s.after
 	for _, after := range []store.Place{store.Start, s.after} {
 		list, err := c.Offered(workspace, keys, after, triesInside)
 		if err != nil {
@@ -371,8 +372,9 @@ func (c *change) busy(a *handoff.Agent, workspace string, keys []string, s *sear
 		if len(list) < triesInside {
 			return row, false, true, nil
 		}
-		s.after = store.PlaceOf(&list[len(list)-1])
+		last = store.PlaceOf(&list[len(list)-1])
 	}
+	s.after = last
 	return row, false, false, nil
 }
 
