@@ -338,7 +338,7 @@ func verdictStands(row *handoff.Handoff, actor handoff.Actor, pass bool, feedbac
 	if pass {
 		return row.State == handoff.Completed && epochStands(epoch, row)
 	}
-	return row.State == handoff.Claimed && (epoch == nil || *epoch == row.Epoch-1)
+	return row.State == handoff.Claimed && v.Epoch == row.Epoch && (epoch == nil || *epoch == row.Epoch-1)
 }
 
 // forgetVerifiers takes delivered work from the inboxes of those who need not judge it any more.

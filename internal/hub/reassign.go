@@ -75,7 +75,7 @@ func (h *Hub) Reassign(ctx context.Context, call Call, in ReassignInput) (Reassi
 
 // heir reads the agent that is to hold the handoff, which must not keep its sender away.
 func (c *change) heir(row *handoff.Handoff, handle string) (store.AgentRow, error) {
-	to, err := c.AgentByHandle(handle)
+	to, err := c.KeepAgent(handle)
 	if isCode(err, handoff.CodeNotFound) {
 		return to, noRecipient("to", handle)
 	}

@@ -109,6 +109,16 @@ func labelled(tx *store.Tx, actor handoff.Actor, workspaceID string) (*handoff.A
 	return &a, err
 }
 
+// keptLabelled is labelled for one that is about to hold something: it cannot be turned off before
+// that is committed, and then what it holds is found.
+func (c *change) keptLabelled(actor handoff.Actor, workspaceID string) (*handoff.Agent, error) {
+	if actor.Kind != handoff.KindAgent {
+		return nil, nil
+	}
+	a, err := c.KeepAgentIn(actor.ID, workspaceID)
+	return &a, err
+}
+
 // GetInput reads one handoff.
 type GetInput struct {
 	ProjectRoot string `json:"project_root"`
