@@ -197,6 +197,10 @@ func (h *Hub) SetDisabled(ctx context.Context, call Call, handle string, disable
 	}
 	return h.change(ctx, "agent_disable", call, func(c *change) error {
 		a, err := agentNamed(c.Tx, handle)
+		if err == nil {
+			// Under its lock: what it is just claiming is committed first, and released.
+			a, err = c.LockAgent(a.Handle)
+		}
 		if err != nil || a.Disabled == disabled {
 			return err
 		}

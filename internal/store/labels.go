@@ -10,6 +10,16 @@ import (
 
 // AgentIn reads an agent with its labels, and whether it may use the workspace, in one round trip.
 func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
+	return tx.agentIn(id, workspaceID, "")
+}
+
+// KeepAgentIn is AgentIn that keeps the agent from being turned off until the end of tx, if it is
+// turned off under [Tx.LockAgent].
+func (tx *Tx) KeepAgentIn(id, workspaceID string) (handoff.Agent, error) {
+	return tx.agentIn(id, workspaceID, tx.d.forKeyShare("a"))
+}
+
+func (tx *Tx) agentIn(id, workspaceID, lock string) (handoff.Agent, error) {
 	var s agentScan
 	var labels AgentRow
 	found := false
@@ -17,7 +27,7 @@ func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
 	err := tx.each(`SELECT `+agentColumns+`, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
 			CASE WHEN EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $2 AND w.strict <> 0 AND NOT EXISTS
 				(SELECT 1 FROM workspace_members m WHERE m.workspace_id = w.id AND m.agent_id = a.id)) THEN 1 ELSE 0 END
-		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`,
+		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`+lock,
 		[]any{id, workspaceID}, func(r rows) error {
 			var kind, name, value string
 			found = true
@@ -41,6 +51,15 @@ func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
 // Claimant reads an agent with its labels together with the workspace that an id stands for, by way of
 // an alias. The agent is Outside where the workspace admits others only. All in one round trip.
 func (tx *Tx) Claimant(agentID, workspaceID string) (w Workspace, a handoff.Agent, err error) {
+	return tx.claimant(agentID, workspaceID, "")
+}
+
+// KeepClaimant is Claimant that keeps the agent from being turned off, as [Tx.KeepAgentIn] does.
+func (tx *Tx) KeepClaimant(agentID, workspaceID string) (w Workspace, a handoff.Agent, err error) {
+	return tx.claimant(agentID, workspaceID, tx.d.forKeyShare("a"))
+}
+
+func (tx *Tx) claimant(agentID, workspaceID, lock string) (w Workspace, a handoff.Agent, err error) {
 	var s agentScan
 	var labels AgentRow
 	found := false
@@ -51,7 +70,7 @@ func (tx *Tx) Claimant(agentID, workspaceID string) (w Workspace, a handoff.Agen
 		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id
 		LEFT JOIN workspaces w ON w.id = (SELECT CASE WHEN x.alias_of = '' THEN x.id ELSE x.alias_of END FROM workspaces x WHERE x.id = $2)
 		LEFT JOIN workspace_members m ON m.workspace_id = w.id AND m.agent_id = a.id
-		WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`,
+		WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`+lock,
 		[]any{agentID, workspaceID}, func(r rows) error {
 			var kind, name, value string
 			found = true

@@ -106,6 +106,22 @@ func (tx *Tx) Workspaces() ([]Workspace, error) {
 	return list, err
 }
 
+// Roots reads the roots of some workspaces by their ids.
+func (tx *Tx) Roots(ids []string) (map[string]string, error) {
+	roots := make(map[string]string, len(ids))
+	if len(ids) == 0 {
+		return roots, nil
+	}
+	in, args := placeholders(ids, 1)
+	err := tx.each(`SELECT id, root FROM workspaces WHERE id IN (`+in+`)`, args, func(r rows) error {
+		var id, root string
+		err := r.Scan(&id, &root)
+		roots[id] = root
+		return err
+	})
+	return roots, err
+}
+
 // Aliases names the workspaces that are other names of one, in the order of their ids.
 func (tx *Tx) Aliases(id string) ([]string, error) {
 	return tx.ids(`SELECT id FROM workspaces WHERE alias_of = $1 ORDER BY id`, id)
