@@ -32,8 +32,8 @@ Examples:
   handclasp demo --exit`
 }
 
-// Run starts a real hub in a temporary folder and passes one handoff between two agents, each
-// a real MCP client over HTTP, before the eyes of a third.
+// Run starts a real hub in a temporary folder, passes one handoff between two agents and others
+// through the pool. Each agent is a real MCP client over HTTP.
 func (c *demoCmd) Run(e *env) error {
 	dir, err := os.MkdirTemp("", "handclasp-demo-")
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *demoCmd) Run(e *env) error {
 	return <-ended
 }
 
-// story passes one handoff from end to end and says what is guaranteed at each step.
+// story passes handoffs from end to end and says what is guaranteed at each step.
 type story struct {
 	env      *env
 	ctx      context.Context //nolint:containedctx // a story lives for one command
@@ -81,8 +81,10 @@ type story struct {
 	sessions map[string]*mcp.ClientSession // by handle
 	thread   string
 	page     string // the inbox_url of the thread
-	step     int
-	err      error // the first fault of writing
+	// Of the open handoffs: the one that waits for s.thread, who won that one, and who did not.
+	next, holder, loser string
+	step                int
+	err                 error // the first fault of writing
 }
 
 func (s *story) register(in hub.AgentInput) error {
@@ -100,7 +102,7 @@ func (s *story) register(in hub.AgentInput) error {
 func (s *story) connect(handle string) error {
 	client := mcp.NewClient(&mcp.Implementation{Name: "handclasp-demo", Version: version()}, nil)
 	session, err := client.Connect(s.ctx, &mcp.StreamableClientTransport{
-		Endpoint:   s.url + "/mcp/team",
+		Endpoint:   s.url + "/mcp",
 		HTTPClient: &http.Client{Transport: withHeader{"Authorization", "Bearer " + s.keys[handle], http.DefaultTransport}},
 	}, nil)
 	if err != nil {

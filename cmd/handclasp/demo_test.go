@@ -17,19 +17,21 @@ func TestTheDemoTellsItsStoryAndLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	p := runProgram(context.Background(), "demo", "--exit")
-	if p.code != 0 || !strings.HasSuffix(p.stdout.String(), "\nThe handoff had exactly one known holder at every moment: Anna's intent, Frank's work, done.\n") {
+	if p.code != 0 || !strings.HasSuffix(p.stdout.String(), "\nEach handoff had exactly one known holder at every moment, and what was acknowledged is on disk.\n") {
 		t.Fatalf("%d %s %s", p.code, p.stdout.String(), p.stderr.String())
 	}
 	for _, part := range []string{
 		"its own count: 1)", "«untrusted ", "idempotent_replay: true", "duplicate_idempotency_key", "not_found and not_found",
 		"claim epoch 1", "invalid_transition", "drafted", "approved", "thread_terminal",
 		"1 handoff.created, 2 handoff.claimed, 3 draft.created, 4 draft.decided, 5 handoff.completed",
+		`payload {"budget":1.5,"pull_request":41}`, "handoff_already_claimed", "stale_claim_epoch",
+		"1 handoff.created, 2 handoff.claimed, 3 handoff.verification_requested,\n   4 handoff.verification_failed,",
 	} {
 		if !strings.Contains(p.stdout.String(), part) {
 			t.Errorf("the story has no %q:\n%s", part, p.stdout.String())
 		}
 	}
-	if n := strings.Count(p.stdout.String(), "\n"); n > 46 {
+	if n := strings.Count(p.stdout.String(), "\n"); n > 66 {
 		t.Errorf("the story has %d lines", n)
 	}
 	for line := range strings.Lines(p.stdout.String()) {

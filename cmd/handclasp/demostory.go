@@ -51,13 +51,14 @@ func usersPagination() map[string]any {
 func (s *story) tell() error {
 	for _, scene := range []func() error{
 		s.begin, s.handOver, s.repeat, s.keepStrangersOut, s.accept, s.draft, s.deliver, s.read,
+		s.openWork, s.race, s.rework,
 	} {
 		if err := scene(); err != nil {
 			return err
 		}
 		s.say("")
 	}
-	s.say("The handoff had exactly one known holder at every moment: Anna's intent, Frank's work, done.")
+	s.say("Each handoff had exactly one known holder at every moment, and what was acknowledged is on disk.")
 	return s.err // nobody reads on: there is no point in keeping the hub open
 }
 

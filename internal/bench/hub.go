@@ -45,22 +45,14 @@ func fresh(database, url string) (place, error) {
 
 // people registers a sender for each caller and one recipient.
 func people(ctx context.Context, h *hub.Hub, n int) (senders []hub.Call, recipient hub.Call, err error) {
-	add := func(handle string) (hub.Call, error) {
-		k, err := h.AddAgent(ctx, hub.Call{Actor: handoff.Operator()}, hub.AgentInput{Handle: handle})
-		if err != nil {
-			return hub.Call{}, err
-		}
-		actor, err := h.Authenticate(ctx, k.Secret)
-		return hub.Call{Actor: actor}, err
-	}
 	for i := range n {
-		c, err := add(fmt.Sprintf("sender%d@bench", i))
+		c, err := register(ctx, h, hub.AgentInput{Handle: fmt.Sprintf("sender%d@bench", i)})
 		if err != nil {
 			return nil, hub.Call{}, err
 		}
 		senders = append(senders, c)
 	}
-	recipient, err = add("recipient@bench")
+	recipient, err = register(ctx, h, hub.AgentInput{Handle: "recipient@bench"})
 	return senders, recipient, err
 }
 

@@ -47,7 +47,7 @@ type outcome struct {
 func main() {
 	seconds := flag.Float64("seconds", 4, "length of one measurement")
 	rounds := flag.Int("rounds", 3, "measurements of each kind; the median counts")
-	only := flag.String("only", "", "sqlite, postgres, mcp or resident: just that part")
+	only := flag.String("only", "", "sqlite, postgres, claims, backlog, wake, mcp or resident: just that part")
 	child := flag.String("child", "", "internal: carry out one measurement")
 	serve := flag.String("serve", "", "internal: serve bare or noop")
 	flag.Parse()
@@ -59,7 +59,18 @@ func main() {
 		if err := json.Unmarshal([]byte(*child), &j); err != nil {
 			fail(err)
 		}
-		out, err := j.run()
+		var out any
+		var err error
+		switch j.Kind {
+		case "backlog":
+			out, err = j.backlog()
+		case "wake-load":
+			out, err = j.wakeLoad()
+		case "park-load":
+			out, err = j.parkLoad()
+		default:
+			out, err = j.run()
+		}
 		if err != nil {
 			fail(err)
 		}
@@ -68,8 +79,8 @@ func main() {
 	}
 	b := &bench{duration: time.Duration(*seconds * float64(time.Second)), rounds: *rounds}
 	fmt.Printf("%s, %d cores, %s, %s\n", time.Now().UTC().Format(time.RFC3339), runtime.NumCPU(), runtime.GOOS+"/"+runtime.GOARCH, runtime.Version())
-	parts := map[string]func() error{"sqlite": b.sqlite, "postgres": b.postgres, "mcp": b.mcp, "resident": b.resident}
-	for _, name := range []string{"sqlite", "postgres", "mcp", "resident"} {
+	parts := map[string]func() error{"sqlite": b.sqlite, "postgres": b.postgres, "claims": b.claims, "backlog": b.backlog, "wake": b.wake, "mcp": b.mcp, "resident": b.resident}
+	for _, name := range []string{"sqlite", "postgres", "claims", "backlog", "wake", "mcp", "resident"} {
 		if *only != "" && *only != name {
 			continue
 		}
@@ -115,22 +126,27 @@ func (b *bench) measure(jobs ...job) ([]outcome, error) {
 
 // inChild carries out the job in a process of its own.
 func (j job) inChild() (outcome, error) {
+	var out outcome
+	return out, j.child(&out)
+}
+
+// child carries out the job in a process of its own, which reports in the shape of out.
+func (j job) child(out any) error {
 	self, err := os.Executable()
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
 	arg, err := json.Marshal(j)
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
 	cmd := exec.CommandContext(context.Background(), self, "-child", string(arg))
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()
 	if err != nil {
-		return outcome{}, fmt.Errorf("%s: %w", j.Kind, err)
+		return fmt.Errorf("%s: %w", j.Kind, err)
 	}
-	var out outcome
-	return out, json.Unmarshal(text, &out)
+	return json.Unmarshal(text, out)
 }
 
 func (j job) run() (outcome, error) {
@@ -139,6 +155,10 @@ func (j job) run() (outcome, error) {
 		return j.raw()
 	case "hub", "cycle":
 		return j.hub()
+	case "claim-next", "claim-ids":
+		return j.claims()
+	case "raw-claims":
+		return j.rawClaims()
 	case "load":
 		return j.load()
 	}
@@ -149,14 +169,24 @@ var callers = []int{1, 16, 64}
 
 func (b *bench) sqlite() error { return b.database("sqlite", "") }
 
-func (b *bench) postgres() error {
+func (b *bench) postgres() error { return onPostgres(b.database) }
+
+func (b *bench) claims() error {
+	if err := b.claimTable("sqlite", ""); err != nil {
+		return err
+	}
+	return onPostgres(b.claimTable)
+}
+
+// onPostgres runs a part on a cluster of its own.
+func onPostgres(part func(name, url string) error) error {
 	c, err := hubtest.StartCluster(true)
 	if err != nil {
 		fmt.Println("\nPostgreSQL: not measured:", err)
 		return nil
 	}
 	defer func() { _ = c.Close() }()
-	return b.database("postgres", c.URL("postgres"))
+	return part("postgres", c.URL("postgres"))
 }
 
 // database compares the hub's create with the same rows written as fast as the driver can,

@@ -194,37 +194,59 @@ func (j job) rawSQLite(ctx context.Context, p place, ts []template) (outcome, er
 		return outcome{}, err
 	}
 	defer func() { _ = db.Close() }()
-	conn, err := db.Conn(ctx)
+	var inserts []string
+	for _, t := range ts {
+		inserts = append(inserts, t.insert("?"))
+	}
+	apply, end, err := batched(ctx, db, inserts)
 	if err != nil {
 		return outcome{}, err
 	}
-	defer func() { _ = conn.Close() }()
+	defer end()
+	return work(j.Callers, j.Duration, func(w, i int) error {
+		id, msg, key := ids(w, i)
+		var rows [][]any
+		for _, t := range ts {
+			rows = append(rows, t.row(id, msg, key))
+		}
+		return apply(rows)
+	}), nil
+}
+
+// batched runs the statements, each with its row of values, for many callers in shared transactions.
+func batched(ctx context.Context, db *sql.DB, statements []string) (apply func(rows [][]any) error, end func(), err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	prepare := func(q string) *sql.Stmt {
 		st, e := conn.PrepareContext(ctx, q)
 		err = errors.Join(err, e)
 		return st
 	}
 	begin, commit := prepare("BEGIN IMMEDIATE"), prepare("COMMIT")
-	var inserts []*sql.Stmt
-	for _, t := range ts {
-		inserts = append(inserts, prepare(t.insert("?")))
+	var prepared []*sql.Stmt
+	for _, q := range statements {
+		prepared = append(prepared, prepare(q))
 	}
 	if err != nil {
-		return outcome{}, err
+		return nil, nil, errors.Join(err, conn.Close())
 	}
 	type request struct {
 		rows [][]any
 		done chan error
 	}
 	queue := make(chan request, 128)
+	over := make(chan struct{})
 	go func() {
+		defer close(over)
 		for first := range queue {
 			_, err := begin.ExecContext(ctx)
 			began := time.Now()
 			batch := []request{first}
 			for next := true; next; {
 				for k, row := range batch[len(batch)-1].rows {
-					_, e := inserts[k].ExecContext(ctx, row...)
+					_, e := prepared[k].ExecContext(ctx, row...)
 					err = errors.Join(err, e)
 				}
 				next = false
@@ -243,14 +265,17 @@ func (j job) rawSQLite(ctx context.Context, p place, ts []template) (outcome, er
 			}
 		}
 	}()
-	defer close(queue)
-	return work(j.Callers, j.Duration, func(w, i int) error {
-		id, msg, key := ids(w, i)
-		r := request{done: make(chan error, 1)}
-		for _, t := range ts {
-			r.rows = append(r.rows, t.row(id, msg, key))
-		}
+	apply = func(rows [][]any) error {
+		r := request{rows: rows, done: make(chan error, 1)}
 		queue <- r
 		return <-r.done
-	}), nil
+	}
+	return apply, func() {
+		close(queue)
+		<-over
+		for _, st := range append(prepared, begin, commit) {
+			_ = st.Close()
+		}
+		_ = conn.Close()
+	}, nil
 }

@@ -112,6 +112,8 @@ type Verdict struct {
 	Feedback   string    `json:"feedback,omitempty"`
 	VerifiedBy string    `json:"verified_by"`
 	At         time.Time `json:"at"`
+	// Epoch is that of the claim as the verdict left it.
+	Epoch int `json:"epoch"`
 }
 
 // Handoff is one unit of work or context on its way from one holder to the next. It is the
@@ -149,6 +151,7 @@ type Handoff struct {
 	Criteria    []string
 	VerifyBy    *VerifyBy
 	Verdict     *Verdict
+	DepsTotal   int // dependencies in all
 	DepsPending int
 	DepsFailed  int
 	// FallbackAt opens the fallback pool of a direct_with_fallback target.
@@ -270,6 +273,12 @@ func (h *Handoff) Participant(actor Actor, a *Agent) bool {
 	return (h.State == Verifying || h.State == Completed) && h.mayVerify(actor, a)
 }
 
+// Concerns reports whether the actor has a part in h of its own: it takes part in the thread, is
+// named to verify the work, or ended it.
+func (h *Handoff) Concerns(actor Actor, a *Agent) bool {
+	return h.Participant(actor, a) || h.mayVerifyAlways(actor) || actor.ID == h.EndedBy
+}
+
 // VisibleTo reports whether the actor may know that h exists: whoever may read it, whoever held it
 // once, because it is told lease_lost, and whoever it names. a is the actor's agent, nil for the
 // operator.
@@ -292,7 +301,7 @@ func (h *Handoff) ResultFor(actor Actor, a *Agent) bool {
 
 // ReadableBy reports whether the actor may read h with its thread. Having held it is not enough.
 func (h *Handoff) ReadableBy(actor Actor, a *Agent, now time.Time) bool {
-	if h.Participant(actor, a) || h.mayVerifyAlways(actor) || actor.ID == h.EndedBy {
+	if h.Concerns(actor, a) {
 		return true
 	}
 	if a == nil || a.Disabled || a.Outside || h.Door != DoorPool {

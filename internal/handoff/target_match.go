@@ -172,6 +172,19 @@ func AgentKeys(a *Agent) []string {
 	return slices.Compact(keys)
 }
 
+// SplitScan parts index keys into those that find little besides what matches, and those of targets
+// that only exclude, under which anything may stand.
+func SplitScan(keys []string) (indexed, scan []string) {
+	for _, k := range keys {
+		if k == keyScan {
+			scan = append(scan, k)
+			continue
+		}
+		indexed = append(indexed, k)
+	}
+	return indexed, scan
+}
+
 func agentKey(id string) string { return "agent:" + FoldHandle(id) }
 
 func tagKey(key, value string) string { return "tag:" + key + "=" + value }

@@ -204,14 +204,16 @@ func (h *Handoff) Verify(actor Actor, a *Agent, pass bool, feedback string, epoc
 	if err := h.checkEpoch(epoch); err != nil {
 		return "", err
 	}
-	h.Verdict = &Verdict{Pass: pass, Feedback: feedback, VerifiedBy: actor.ID, At: now}
+	if !pass {
+		h.Epoch++
+	}
+	h.Verdict = &Verdict{Pass: pass, Feedback: feedback, VerifiedBy: actor.ID, At: now, Epoch: h.Epoch}
 	h.UpdatedAt = now
 	if pass {
 		h.end(Completed, actor, "", now)
 		return EventCompleted, nil
 	}
 	h.State = Claimed
-	h.Epoch++
 	h.grant(h.LeaseLength, now)
 	return EventVerificationFailed, nil
 }

@@ -22,7 +22,7 @@ type ClaimInput struct {
 	Wait           time.Duration `json:"-"`
 }
 
-// Claimed is the answer to a claim. There was nothing to take when Work is nil.
+// ClaimResult is the answer to a claim. There was nothing to take when Work is nil.
 type ClaimResult struct {
 	Work     *Work
 	TimedOut bool
@@ -30,7 +30,9 @@ type ClaimResult struct {
 
 // Claim takes one handoff, single winner. Without an id it takes the next one that the caller may
 // claim, higher priority then oldest first, and no two callers the same; it waits for one as long
-// as it is told to.
+// as it is told to. It takes none only if at one moment there was none. The order is kept as far as
+// that makes nobody wait: on PostgreSQL one that another call is at is passed over, also if that call
+// then changes nothing, and one whose lease has just lapsed comes last until that is written down.
 func (h *Hub) Claim(ctx context.Context, call Call, in ClaimInput) (ClaimResult, error) {
 	at, err := h.poolCall(call, in.AgentID, in.ProjectRoot)
 	if err != nil {
@@ -87,7 +89,7 @@ func (c *change) claimed(was, row *handoff.Handoff, effect store.Effect, found b
 	if found && !claimStands(row, c.call.Actor, effect.Epoch) {
 		return Work{}, claimGone(row)
 	}
-	a, err := labelled(c.Tx, c.call.Actor, row.WorkspaceID)
+	a, err := c.keptLabelled(c.call.Actor, row.WorkspaceID)
 	if err != nil {
 		return Work{}, err
 	}
@@ -99,7 +101,7 @@ func (c *change) claimed(was, row *handoff.Handoff, effect store.Effect, found b
 			return Work{}, err
 		}
 	}
-	w, err := work(c.Tx, c.call.Actor, a, *row)
+	w, err := c.hub.work(c.Tx, c.call.Actor, a, *row)
 	w.Replay = found
 	return w, err
 }
@@ -112,9 +114,10 @@ func (c *change) takeToClaim(id string) (was, now handoff.Handoff, err error) {
 	})
 }
 
-// search is where a claim of the next one stands.
+// search is where a claim of the next one stands, and among what it looks.
 type search struct {
 	after store.Place
+	among stage
 	// more: what was looked at did not fit, and there is more behind after.
 	more bool
 }
@@ -122,27 +125,27 @@ type search struct {
 const (
 	// triesInside is how many offers one transaction looks at: it holds up every other write.
 	triesInside = 64
-	// scanPage and scanMost bound what a single call reads besides.
-	scanPage = 500
-	scanMost = 100_000
+	// scanPage and scanMost bound what a single call reads besides, scanFirst how much of it before it
+	// leaves targets that only exclude for later.
+	scanPage  = 500
+	scanMost  = 20_000
+	scanFirst = 1000
 )
 
 func (h *Hub) claimNext(ctx context.Context, call Call, in ClaimInput, at place, once once) (ClaimResult, error) {
 	var out ClaimResult
 	looks := 0
-	err := h.parkOn(ctx, call, nil, in.Wait, func(w *waiter) (bool, error) {
-		if w != nil { // it waits: what it waits for is what it may claim
-			keys, err := h.claimKeys(ctx, call, at)
+	err := h.park(ctx, call, nil, in.Wait, func(w *waiter) (bool, error) {
+		if w != nil { // it waits for what it may claim, and looks without holding up those who write
+			page, err := h.availablePage(ctx, call, at, listCursor{at: store.Start}, 1, nil)
 			if err != nil {
 				return false, err
 			}
-			if w.on(keys); looks > 0 {
-				if some, err := h.anyOffer(ctx, call, at); err != nil || !some {
-					return false, err
-				}
+			w.on(page.wakes)
+			if looks++; looks > 1 && len(page.Works) == 0 && page.NextCursor == "" { // the first time its key may tell what it did
+				return false, nil
 			}
 		}
-		looks++
 		var err error
 		out.Work, err = h.tryNext(ctx, call, in, at, once)
 		return out.Work != nil, err
@@ -151,60 +154,85 @@ func (h *Hub) claimNext(ctx context.Context, call Call, in ClaimInput, at place,
 	return out, err
 }
 
-// claimKeys are what wakes a call that waits for something to claim.
-func (h *Hub) claimKeys(ctx context.Context, call Call, at place) ([]string, error) {
-	var keys []string
-	err := h.st.Read(ctx, func(tx *store.Tx) error {
-		w, a, err := h.claimant(tx, call, at)
-		if err != nil {
-			return err
-		}
-		keys = wakesOf(w.ID, handoff.AgentKeys(a))
-		return nil
-	})
-	return keys, err
-}
-
-func wakesOf(workspace string, offers []string) []string {
-	keys := make([]string, len(offers))
+// wakesOf are what wakes a call that waits for something under the keys of its caller. unjudged: it
+// found something that it may take once somebody can verify the work.
+func wakesOf(workspace string, offers []string, unjudged bool) []string {
+	keys := make([]string, len(offers), len(offers)+1)
 	for i, k := range offers {
 		keys[i] = wakeOffer(workspace, k)
+	}
+	if unjudged {
+		keys = append(keys, wakeVerifiers)
 	}
 	return keys
 }
 
 // claimant reads who wants to claim, in the workspace it means.
 func (h *Hub) claimant(tx *store.Tx, call Call, at place) (store.Workspace, *handoff.Agent, error) {
-	w, err := enter(tx, at, call.Actor)
-	if err != nil {
-		return w, nil, err
-	}
-	a, err := labelled(tx, call.Actor, w.ID)
-	return w, a, err
+	return claimant(tx.Claimant, call, at)
 }
 
-// anyOffer reports whether there is something to claim, without writing.
-func (h *Hub) anyOffer(ctx context.Context, call Call, at place) (bool, error) {
-	page, err := h.availablePage(ctx, call, at, store.Start, 1, nil)
-	return len(page.Works) > 0, err
+func claimant(read func(agentID, workspaceID string) (store.Workspace, handoff.Agent, error), call Call, at place) (store.Workspace, *handoff.Agent, error) {
+	w, a, err := read(call.Actor.ID, at.id)
+	if err == nil && a.Outside {
+		err = notAdmitted(at, call.Actor)
+	}
+	return w, &a, err
+}
+
+// stage is among which offers a search looks. Targets that only exclude stand under one key for
+// everybody, so a heap of them that does not match must not keep anybody from what does: past the
+// first ones they come last.
+type stage int
+
+const (
+	amongAll stage = iota
+	amongIndexed
+	amongScan
+)
+
+// keys are those of the agent that count in the stage.
+func (s stage) keys(all []string) []string {
+	indexed, scan := handoff.SplitScan(all)
+	switch s {
+	case amongIndexed:
+		return indexed
+	case amongScan:
+		return scan
+	}
+	return all
 }
 
 // tryNext claims the next one that there is; nil when there is none.
 func (h *Hub) tryNext(ctx context.Context, call Call, in ClaimInput, at place, once once) (*Work, error) {
 	s := search{after: store.Start}
-	for {
-		got, err := h.claimBehind(ctx, call, in, at, once, &s)
-		if err != nil || got != nil || !s.more {
-			return got, err
-		}
-		// Look on without holding anybody up, and claim from where something fits.
-		page, err := h.availablePage(ctx, call, at, s.after, 1, nil)
-		if err != nil || len(page.Works) == 0 {
-			return nil, err
-		}
-		s.after = store.PlaceOf(&page.Works[0].Handoff)
-		s.after.ID = before(s.after.ID)
+	got, err := h.claimBehind(ctx, call, in, at, once, &s)
+	if err != nil || got != nil || !s.more {
+		return got, err
 	}
+	from := s.after
+	for _, among := range []stage{amongIndexed, amongScan} {
+		s = search{after: from, among: among, more: true}
+		for s.more {
+			if got, err = h.claimBehind(ctx, call, in, at, once, &s); err != nil || got != nil {
+				return got, err
+			}
+			if !s.more {
+				break
+			}
+			// Look on without holding anybody up, and claim from where something fits.
+			page, err := h.offeredPage(ctx, call, at, listCursor{stage: among, at: s.after, only: true}, 1, nil, handoff.AgentKeys, true)
+			if err != nil {
+				return nil, err
+			}
+			if len(page.Works) == 0 {
+				break
+			}
+			s.after = store.PlaceOf(&page.Works[0].Handoff)
+			s.after.ID = before(s.after.ID)
+		}
+	}
+	return nil, nil
 }
 
 // before is a text right before an id, so that a search behind it finds the id first.
@@ -215,6 +243,9 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 	from := s.after
 	err := h.change(ctx, "claim", call, func(c *change) error {
 		out, s.after, s.more = nil, from, false
+		if err := c.admit(in.Session, nil); err != nil {
+			return err
+		}
 		effect, found, err := c.done(once.op, once.print)
 		if err != nil {
 			return err
@@ -231,10 +262,7 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 			out = &w
 			return err
 		}
-		if err := c.admit(in.Session, nil); err != nil {
-			return err
-		}
-		w, a, err := h.claimant(c.Tx, call, at)
+		w, a, err := claimant(c.KeepClaimant, call, at)
 		if err != nil {
 			return err
 		}
@@ -248,7 +276,7 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 		if err := c.keep(once, store.Effect{HandoffID: row.ID, Epoch: row.Epoch}); err != nil {
 			return err
 		}
-		got, err := work(c.Tx, call.Actor, a, row)
+		got, err := h.work(c.Tx, call.Actor, a, row)
 		out = &got
 		return err
 	})
@@ -258,34 +286,38 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 // nextFor locks the next handoff that the agent may claim. When the first ones do not fit it gives
 // up after some, and says where to go on.
 func (c *change) nextFor(a *handoff.Agent, workspace string, s *search) (was, row handoff.Handoff, found bool, err error) {
-	keys := handoff.AgentKeys(a)
-	settled := false
+	keys := s.among.keys(handoff.AgentKeys(a))
+	settled := s.among != amongAll
 	for range triesInside {
-		row, found, skipped, err := c.TakeOffered(workspace, keys, s.after)
-		switch {
-		case err != nil:
+		row, found, err := c.TakeOffered(workspace, keys, s.after)
+		if err != nil {
 			return row, row, false, err
-		case skipped:
-			// Others are at all that there is. Wait for the first of them: it may be given up.
-			if row, found, err = c.waitForFirst(workspace, keys, s.after); err != nil {
+		}
+		if !found && !settled {
+			// What the clock has opened is not written down everywhere yet.
+			settled = true
+			some, err := c.settleSlipped(a, workspace)
+			if err != nil {
+				return row, row, false, err
+			}
+			if some {
+				s.after = store.Start
+				continue
+			}
+		}
+		if !found {
+			none := c.Alone()
+			if !none {
+				row, found, none, err = c.busy(a, workspace, keys, s)
+			}
+			if err != nil || none {
 				return row, row, false, err
 			}
 			if !found {
 				continue
 			}
-		case !found && settled:
-			return row, row, false, nil
-		case !found:
-			// What the clock has opened is not written down everywhere yet.
-			settled = true
-			some, err := c.settleSlipped(a, workspace)
-			if err != nil || !some {
-				return row, row, false, err
-			}
-			s.after = store.Start
-			continue
 		}
-		fits, err := c.claimable(&row, a)
+		fits, _, err := claimable(c.Tx, &row, a)
 		if err != nil {
 			return row, row, false, err
 		}
@@ -298,47 +330,67 @@ func (c *change) nextFor(a *handoff.Agent, workspace string, s *search) (was, ro
 	return was, row, false, nil
 }
 
-func (c *change) waitForFirst(workspace string, keys []string, after store.Place) (handoff.Handoff, bool, error) {
-	list, err := c.Offered(workspace, keys, after, 1)
-	if err != nil || len(list) == 0 {
-		return handoff.Handoff{}, false, err
+// busy is for when nothing was free to take: others may be at all that there is, and give it up. It
+// looks at everything at one moment, from the start, because what was passed over may have changed
+// since; that comes after what the clock opened was written down, or somebody might write that down in
+// between, unseen by both looks. For the first that fits it waits. found: that one is locked now, and open.
+// none: there was nothing at that moment, or nothing behind a heap that does not fit.
+func (c *change) busy(a *handoff.Agent, workspace string, keys []string, s *search) (row handoff.Handoff, found, none bool, err error) {
+	last := s.after
+	for _, after := range []store.Place{store.Start, s.after} {
+		list, err := c.Offered(workspace, keys, after, triesInside)
+		if err != nil {
+			return row, false, false, err
+		}
+		for i := range list {
+			fits, _, err := claimable(c.Tx, &list[i], a)
+			if err != nil {
+				return row, false, false, err
+			}
+			if fits {
+				row, err = c.LockHandoff(list[i].ID)
+				return row, err == nil && row.State == handoff.Open && !row.Blocked(), false, err
+			}
+		}
+		if len(list) < triesInside {
+			return row, false, true, nil
+		}
+		last = store.PlaceOf(&list[len(list)-1])
 	}
-	row, err := c.LockHandoff(list[0].ID)
-	return row, err == nil && row.State == handoff.Open && !row.Blocked(), err
+	s.after = last
+	return row, false, false, nil
 }
 
 // settleSlipped writes down what the clock opened for the agent.
 func (c *change) settleSlipped(a *handoff.Agent, workspace string) (bool, error) {
 	const most = 64
-	list, err := c.Slipped(workspace, most)
+	list, err := c.Slipped(workspace, scanPage)
 	if err != nil {
 		return false, err
 	}
-	some := false
+	n := 0
 	for i := range list {
-		if now := list[i].At(c.Now()); !now.MayClaim(a, c.Now()) {
+		if now := list[i].At(c.Now()); n == most || !now.MayClaim(a, c.Now()) {
 			continue
 		}
 		if err := c.settle(list[i].ID); err != nil {
 			return false, err
 		}
-		some = true
+		n++
 	}
-	return some, nil
+	return n > 0, nil
 }
 
-// claimable reports whether the agent may claim the row as it is now.
-func (c *change) claimable(row *handoff.Handoff, a *handoff.Agent) (bool, error) {
-	return claimable(c.Tx, row, a)
-}
-
-func claimable(tx *store.Tx, row *handoff.Handoff, a *handoff.Agent) (bool, error) {
+// claimable reports whether the agent may claim the row as it is now. judged is false when it might,
+// if only somebody were left to verify the work.
+func claimable(tx *store.Tx, row *handoff.Handoff, a *handoff.Agent) (fits, judged bool, err error) {
 	now := row.At(tx.Now())
 	if now.State != handoff.Open || now.Blocked() || !now.MayClaim(a, tx.Now()) {
-		return false, nil
+		return false, true, nil
 	}
 	in, err := verifiersOf(tx, &now, a.ID)
-	return !now.Unverifiable(a.ID, in), err
+	fits = !now.Unverifiable(a.ID, in)
+	return fits, fits, err
 }
 
 // verifiersOf says who would be left to verify the work of a claimant.

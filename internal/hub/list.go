@@ -49,6 +49,8 @@ type Available struct {
 	Works      []Work
 	NextCursor string // empty on the last page
 	TimedOut   bool
+	// wakes are the keys that another page would be announced under.
+	wakes []string
 }
 
 // Available lists what the caller may claim, higher priority then oldest first; or what it created
@@ -74,27 +76,23 @@ func (h *Hub) Available(ctx context.Context, call Call, in AvailableInput) (Avai
 	if !slices.Contains(Scopes(), in.Scope) {
 		return Available{}, handoff.Invalid("scope", handoff.Quote(in.Scope)+" came; "+joinOr(Scopes())+" are accepted")
 	}
-	after, err := parsePlace(in.Cursor, in.Scope)
+	from, err := parseListCursor(in.Cursor, in.Scope)
 	if err != nil {
 		return Available{}, err
 	}
 	var out Available
-	err = h.parkOn(ctx, call, []string{call.Actor.ID}, in.Wait, func(w *waiter) (bool, error) {
-		if w != nil {
-			keys, err := h.scopeKeys(ctx, call, at, in.Scope)
-			if err != nil {
-				return false, err
-			}
-			w.on(keys)
-		}
+	err = h.park(ctx, call, []string{call.Actor.ID}, in.Wait, func(w *waiter) (bool, error) {
 		var err error
 		switch in.Scope {
 		case ScopeAvailable:
-			out, err = h.availablePage(ctx, call, at, after, in.Limit, in.Fit)
+			out, err = h.availablePage(ctx, call, at, from, in.Limit, in.Fit)
 		case ScopeToVerify:
-			out, err = h.toVerifyPage(ctx, call, at, after, in.Limit, in.Fit)
+			out, err = h.toVerifyPage(ctx, call, at, from, in.Limit, in.Fit)
 		default:
-			out, err = h.minePage(ctx, call, at, in.Scope, after, in.Limit, in.Fit)
+			out, err = h.minePage(ctx, call, at, in.Scope, from.at, in.Limit, in.Fit)
+		}
+		if w != nil && err == nil {
+			w.on(out.wakes)
 		}
 		return len(out.Works) > 0 || out.NextCursor != "", err
 	})
@@ -102,104 +100,122 @@ func (h *Hub) Available(ctx context.Context, call Call, in AvailableInput) (Avai
 	return out, err
 }
 
-// scopeKeys are what wakes a call that waits for a list.
-func (h *Hub) scopeKeys(ctx context.Context, call Call, at place, scope string) ([]string, error) {
-	switch scope {
-	case ScopeAvailable:
-		return h.claimKeys(ctx, call, at)
-	case ScopeToVerify:
-		var keys []string
-		err := h.st.Read(ctx, func(tx *store.Tx) error {
-			w, a, err := h.claimant(tx, call, at)
-			if err != nil {
-				return err
-			}
-			keys = wakesOf(w.ID, handoff.VerifierKeys(a))
-			return nil
-		})
-		return keys, err
-	}
-	return []string{call.Actor.ID}, nil
+// listCursor is where a list goes on: behind a place, in a stage of the search.
+type listCursor struct {
+	stage stage
+	at    store.Place
+	// later is where the stage of scans begins, once the search has come so far.
+	later store.Place
+	// only: the search ends with the stage.
+	only bool
 }
 
-// availablePage reads what the caller may claim behind a place. A page ends early after scanMost
-// rows that did not fit; its cursor then goes on.
-func (h *Hub) availablePage(ctx context.Context, call Call, at place, after store.Place, limit int, fit func([]Work) int) (Available, error) {
-	return h.offeredPage(ctx, call, at, after, limit, fit, handoff.AgentKeys, true)
+// availablePage reads what the caller may claim. A page ends early after scanMost rows that did not
+// fit; its cursor then goes on.
+func (h *Hub) availablePage(ctx context.Context, call Call, at place, from listCursor, limit int, fit func([]Work) int) (Available, error) {
+	return h.offeredPage(ctx, call, at, from, limit, fit, handoff.AgentKeys, true)
 }
 
-func (h *Hub) toVerifyPage(ctx context.Context, call Call, at place, after store.Place, limit int, fit func([]Work) int) (Available, error) {
-	return h.offeredPage(ctx, call, at, after, limit, fit, handoff.VerifierKeys, false)
+func (h *Hub) toVerifyPage(ctx context.Context, call Call, at place, from listCursor, limit int, fit func([]Work) int) (Available, error) {
+	return h.offeredPage(ctx, call, at, from, limit, fit, handoff.VerifierKeys, false)
 }
 
 // offeredPage reads a page of what is offered under the keys of the caller, and of that what it may
 // take.
-func (h *Hub) offeredPage(ctx context.Context, call Call, at place, after store.Place, limit int, fit func([]Work) int, keysOf func(*handoff.Agent) []string, toClaim bool) (Available, error) {
+func (h *Hub) offeredPage(ctx context.Context, call Call, at place, from listCursor, limit int, fit func([]Work) int, keysOf func(*handoff.Agent) []string, toClaim bool) (Available, error) {
 	var out Available
+	var places []listCursor // behind each of the works
+	nobody := false         // could verify something, had the caller claimed it
 	for scanned := 0; ; {
-		var next store.Place
-		more := false
-		err := h.st.Read(ctx, func(tx *store.Tx) error {
-			w, a, err := h.claimant(tx, call, at)
-			if err != nil {
-				return err
-			}
-			page := min(scanPage, max(limit+1, 32))
-			rows, err := tx.Offered(w.ID, keysOf(a), after, page)
-			if err != nil {
-				return err
-			}
-			more = len(rows) == page
-			if more {
-				next = store.PlaceOf(&rows[len(rows)-1])
-			}
-			scanned += len(rows)
-			if toClaim {
-				if rows, err = withSlipped(tx, w.ID, rows, after, next, more); err != nil {
-					return err
-				}
-			}
-			var fits []handoff.Handoff
-			for i := range rows {
-				ok, err := true, error(nil)
-				if toClaim {
-					ok, err = claimable(tx, &rows[i], a)
-				} else {
-					ok = rows[i].MayVerify(call.Actor, a) && !a.Outside
-				}
-				if err != nil {
-					return err
-				}
-				if ok {
-					fits = append(fits, rows[i].At(tx.Now()))
-				}
-			}
-			list, err := works(tx, call.Actor, a, fits)
-			out.Works = append(out.Works, list...)
-			return err
-		})
+		rows, kept, err := h.offeredRows(ctx, call, at, from, min(scanPage, max(limit+1, 32)), keysOf, toClaim)
 		if err != nil {
 			return out, err
 		}
-		if len(out.Works) > limit {
-			out.Works, more = out.Works[:limit], true
-			next = store.PlaceOf(&out.Works[limit-1].Handoff)
+		scanned += rows.read
+		nobody = nobody || rows.unjudged
+		out.wakes = wakesOf(rows.workspace, rows.keys, nobody)
+		for i := range kept {
+			places = append(places, listCursor{stage: from.stage, at: store.PlaceOf(&kept[i].Handoff), later: from.later})
 		}
-		if more && len(out.Works) < limit && scanned < scanMost {
-			after = next
+		out.Works = append(out.Works, kept...)
+		from.at = rows.last
+		missed := scanned - len(out.Works)
+		switch {
+		case toClaim && !from.only && from.stage == amongAll && rows.more && missed > scanFirst:
+			from.stage, from.later = amongIndexed, from.at
+		case !rows.more && from.stage == amongIndexed && !from.only:
+			from.stage, from.at = amongScan, from.later
+			rows.more = true
+		}
+		if rows.more && len(out.Works) <= limit && scanned < scanMost {
 			continue
 		}
-		if fit != nil && len(out.Works) > 0 {
-			if n := fit(out.Works); n < len(out.Works) {
-				out.Works, more = out.Works[:n], true
-				next = store.PlaceOf(&out.Works[n-1].Handoff)
-			}
+		n := min(limit, len(out.Works))
+		if fit != nil && n > 0 {
+			n = fit(out.Works[:n])
 		}
-		if more {
-			out.NextCursor = placeCursor(next)
+		switch {
+		case n < len(out.Works):
+			out.NextCursor = places[n-1].String()
+			out.Works = out.Works[:n]
+		case rows.more:
+			out.NextCursor = from.String()
 		}
 		return out, nil
 	}
+}
+
+// offeredRead is how far a read of offers came.
+type offeredRead struct {
+	read int
+	more bool
+	last store.Place // of the last row that was read
+	// What a caller that waits is woken by: the keys of all stages, and whether something waits for
+	// somebody who could verify it.
+	workspace string
+	keys      []string
+	unjudged  bool
+}
+
+func (h *Hub) offeredRows(ctx context.Context, call Call, at place, from listCursor, page int, keysOf func(*handoff.Agent) []string, toClaim bool) (offeredRead, []Work, error) {
+	var read offeredRead
+	var kept []Work
+	err := h.st.Read(ctx, func(tx *store.Tx) error {
+		w, a, err := h.claimant(tx, call, at)
+		if err != nil {
+			return err
+		}
+		keys := keysOf(a)
+		rows, err := tx.Offered(w.ID, from.stage.keys(keys), from.at, page)
+		if err != nil {
+			return err
+		}
+		read = offeredRead{read: len(rows), more: len(rows) == page, last: from.at, workspace: w.ID, keys: keys}
+		if len(rows) > 0 {
+			read.last = store.PlaceOf(&rows[len(rows)-1])
+		}
+		if toClaim && from.stage == amongAll {
+			if rows, err = withSlipped(tx, w.ID, rows, from.at, read.last, read.more); err != nil {
+				return err
+			}
+		}
+		var fits []handoff.Handoff
+		for i := range rows {
+			ok, judged := rows[i].MayVerify(call.Actor, a), true
+			if toClaim {
+				if ok, judged, err = claimable(tx, &rows[i], a); err != nil {
+					return err
+				}
+			}
+			read.unjudged = read.unjudged || !judged
+			if ok {
+				fits = append(fits, rows[i].At(tx.Now()))
+			}
+		}
+		kept, err = h.works(tx, call.Actor, a, fits)
+		return err
+	})
+	return read, kept, err
 }
 
 // withSlipped puts what the clock opened between the rows of a page, from behind after up to next.
@@ -220,7 +236,7 @@ func withSlipped(tx *store.Tx, workspace string, rows []handoff.Handoff, after, 
 
 // minePage reads what the caller created or holds, newest first.
 func (h *Hub) minePage(ctx context.Context, call Call, at place, scope string, after store.Place, limit int, fit func([]Work) int) (Available, error) {
-	var out Available
+	out := Available{wakes: []string{call.Actor.ID}}
 	var last store.Place
 	more := false
 	err := h.st.Read(ctx, func(tx *store.Tx) error {
@@ -247,7 +263,7 @@ func (h *Hub) minePage(ctx context.Context, call Call, at place, scope string, a
 				kept = append(kept, now)
 			}
 		}
-		out.Works, err = works(tx, call.Actor, a, kept)
+		out.Works, err = h.works(tx, call.Actor, a, kept)
 		return err
 	})
 	if err != nil {
@@ -260,32 +276,53 @@ func (h *Hub) minePage(ctx context.Context, call Call, at place, scope string, a
 		}
 	}
 	if more {
-		out.NextCursor = placeCursor(last)
+		out.NextCursor = listCursor{at: last}.String()
 	}
 	return out, nil
 }
 
-func placeCursor(p store.Place) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(p.Rank) + "." + strconv.FormatInt(p.CreatedAt, 36) + "." + p.ID))
+// String is the cursor as it is given out.
+func (c listCursor) String() string {
+	text := strconv.Itoa(int(c.stage)) + "!" + placeText(c.at)
+	if c.stage == amongIndexed {
+		text += "!" + placeText(c.later)
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-func parsePlace(cursor, scope string) (store.Place, error) {
+func placeText(p store.Place) string {
+	return strconv.Itoa(p.Rank) + "." + strconv.FormatInt(p.CreatedAt, 36) + "." + p.ID
+}
+
+func parseListCursor(cursor, scope string) (listCursor, error) {
 	if cursor == "" {
 		if scope == ScopeMineCreated || scope == ScopeMineClaimed {
-			return store.Place{}, nil
+			return listCursor{}, nil
 		}
-		return store.Start, nil
+		return listCursor{at: store.Start}, nil
 	}
-	b, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err == nil {
-		parts := strings.SplitN(string(b), ".", 3)
-		if len(parts) == 3 && len(parts[2]) <= 64 && handoff.CheckText("cursor", parts[2], 64) == nil {
-			rank, errRank := strconv.Atoi(parts[0])
-			at, errAt := strconv.ParseInt(parts[1], 36, 64)
-			if errRank == nil && errAt == nil && rank >= -2 && rank <= 2 && at > 0 {
-				return store.Place{Rank: rank, CreatedAt: at, ID: parts[2]}, nil
+	if b, err := base64.RawURLEncoding.DecodeString(cursor); err == nil {
+		parts := strings.Split(string(b), "!")
+		at, err := strconv.Atoi(parts[0])
+		c := listCursor{stage: stage(at)}
+		if err == nil && at >= 0 && at <= int(amongScan) && len(parts) == 2+at%2 {
+			var okAt, okLater bool
+			c.at, okAt = parsePlace(parts[1])
+			c.later, okLater = parsePlace(parts[len(parts)-1])
+			if okAt && okLater {
+				return c, nil
 			}
 		}
 	}
-	return store.Place{}, handoff.Invalid("cursor", handoff.Quote(cursor)+" came; pass next_cursor of an earlier answer back as it was, or leave it out for the first page")
+	return listCursor{}, handoff.Invalid("cursor", handoff.Quote(cursor)+" came; pass next_cursor of an earlier answer back as it was, or leave it out for the first page")
+}
+
+func parsePlace(text string) (store.Place, bool) {
+	parts := strings.SplitN(text, ".", 3)
+	if len(parts) != 3 || handoff.CheckText("cursor", parts[2], 64) != nil {
+		return store.Place{}, false
+	}
+	rank, errRank := strconv.Atoi(parts[0])
+	at, errAt := strconv.ParseInt(parts[1], 36, 64)
+	return store.Place{Rank: rank, CreatedAt: at, ID: parts[2]}, errRank == nil && errAt == nil && rank >= -2 && rank <= 2 && at >= 0
 }

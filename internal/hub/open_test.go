@@ -2,6 +2,8 @@ package hub_test
 
 import (
 	"encoding/json"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -94,5 +96,57 @@ func TestAnOpenHandoffIsClaimedVerifiedAndUnblocksTheNext(t *testing.T) {
 		}
 		eventsOf(f, one.HandoffID)
 		eventsOf(f, next.HandoffID)
+	})
+}
+
+// Under the key of exclusions anything may stand: a heap of it must not hide what matches.
+func TestAHeapOfExclusionsHidesNothingThatMatches(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		anna := f.Agent("anna@acme")
+		k, err := f.Hub.AddAgent(bg, hubtest.Operator(), hub.AgentInput{Handle: "cid@acme", Tags: map[string][]string{"region": {"eu"}}})
+		noError(t, err)
+		actor, err := f.Hub.Authenticate(bg, k.Secret)
+		noError(t, err)
+		cid := hub.Call{Actor: actor}
+		notIn := func(region string) json.RawMessage {
+			return json.RawMessage(`{"strategy":"tag","selector":[{"key":"region","operator":"NotIn","values":["` + region + `"]}]}`)
+		}
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				for range 80 {
+					opened(f, anna, hub.OpenInput{Target: notIn("eu")})
+				}
+			})
+		}
+		wg.Wait()
+		direct := opened(f, anna, hub.OpenInput{Target: json.RawMessage(`{"strategy":"direct","agent_id":"cid@acme"}`)})
+		_, err = f.Hub.AddAgent(bg, hubtest.Operator(), hub.AgentInput{Handle: "us@acme", Tags: map[string][]string{"region": {"us"}}})
+		noError(t, err)
+		matching := opened(f, anna, hub.OpenInput{Target: notIn("us")})
+
+		var seen []string
+		for cursor := ""; ; {
+			page, err := f.Hub.Available(bg, cid, hub.AvailableInput{ProjectRoot: project, AgentID: "cid@acme", Limit: 1, Cursor: cursor})
+			noError(t, err)
+			for _, w := range page.Works {
+				seen = append(seen, w.Handoff.ID)
+			}
+			if cursor = page.NextCursor; cursor == "" {
+				break
+			}
+		}
+		if !slices.Equal(seen, []string{direct.HandoffID, matching.HandoffID}) {
+			t.Fatalf("listed: %v", seen)
+		}
+		for _, want := range seen {
+			if got := claimNext(f, cid); got == nil || got.Handoff.ID != want {
+				t.Fatalf("claimed %+v, want %s", got, want)
+			}
+		}
+		if got := claimNext(f, cid); got != nil {
+			t.Fatalf("claimed what excludes it: %+v", got)
+		}
 	})
 }

@@ -81,6 +81,9 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 			out, err = c.reopened(effect.HandoffID)
 			return err
 		}
+		if err := c.KeepWorkspace(n.place.id); err != nil {
+			return err
+		}
 		w, err := enter(c.Tx, n.place, call.Actor)
 		if err != nil {
 			return err
@@ -110,7 +113,7 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 		}
 		row.Begin(now)
 		if len(in.DependsOn) > 0 {
-			out.Dependencies = countDependencies(&row, len(in.DependsOn))
+			out.Dependencies = countDependencies(&row)
 		}
 		if err := c.countEligible(&row, w, roster, &out); err != nil {
 			return err
@@ -144,8 +147,8 @@ func toldWhenOpen(row *handoff.Handoff) []string {
 	return []string{row.Recipient}
 }
 
-func countDependencies(row *handoff.Handoff, total int) *DependencyCount {
-	return &DependencyCount{Total: total, Pending: row.DepsPending, Failed: row.DepsFailed, Satisfied: total - row.DepsPending - row.DepsFailed}
+func countDependencies(row *handoff.Handoff) *DependencyCount {
+	return &DependencyCount{Total: row.DepsTotal, Pending: row.DepsPending, Failed: row.DepsFailed, Satisfied: row.DepsTotal - row.DepsPending - row.DepsFailed}
 }
 
 // reopened describes what an earlier create with the same key made, as it is now.
@@ -156,6 +159,9 @@ func (c *change) reopened(id string) (Opened, error) {
 	}
 	row = row.At(c.Now())
 	out := Opened{HandoffID: row.ID, WorkspaceID: row.WorkspaceID, Status: row.Status(), CreatedAt: row.CreatedAt, TraceID: row.TraceID, EligibleCount: -1, Replay: true}
+	if c.hub.cfg.NoTrace {
+		out.TraceID = ""
+	}
 	deps, err := c.Dependencies([]string{id})
 	if err != nil {
 		return out, err
@@ -164,7 +170,7 @@ func (c *change) reopened(id string) (Opened, error) {
 		out.DependsOn = append(out.DependsOn, d.ID)
 	}
 	if len(out.DependsOn) > 0 {
-		out.Dependencies = countDependencies(&row, len(out.DependsOn))
+		out.Dependencies = countDependencies(&row)
 	}
 	return out, nil
 }
@@ -432,6 +438,7 @@ func (c *change) verifiable(row *handoff.Handoff) error {
 
 // dependOn locks the handoffs that row waits for and counts those that are not completed yet.
 func (c *change) dependOn(row *handoff.Handoff, ids []string) error {
+	row.DepsTotal = len(ids)
 	deps, err := c.LockDependencies(ids)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"handclasp/internal/handoff"
 	"handclasp/internal/store"
 )
 
@@ -47,4 +48,30 @@ func (h *Hub) roster(ctx context.Context) ([]store.AgentRow, error) {
 		r.list, r.read = list, now
 	}
 	return list, nil
+}
+
+// handleCache remembers the handles of agents by their ids: an agent keeps its handle for ever.
+type handleCache struct{ byID sync.Map }
+
+// of gives the handles of agents; what is none is left out.
+func (c *handleCache) of(tx *store.Tx, ids map[string]bool) (map[string]string, error) {
+	out := make(map[string]string, len(ids))
+	var unknown []string
+	for id := range ids {
+		switch handle, known := c.byID.Load(id); {
+		case known:
+			out[id], _ = handle.(string)
+		case id != "" && id != handoff.Operator().ID && id != handoff.System().ID:
+			unknown = append(unknown, id)
+		}
+	}
+	if len(unknown) == 0 {
+		return out, nil
+	}
+	agents, err := tx.Names(unknown)
+	for id, a := range agents {
+		out[id] = a.Handle
+		c.byID.Store(id, a.Handle)
+	}
+	return out, err
 }

@@ -15,9 +15,9 @@ const (
 	keepKeys = 30 * 24 * time.Hour
 )
 
-// Sweep writes down lapsed leases and passed deadlines, so that those who wait are told, and
-// forgets old idempotency keys. Nothing depends on it having run: reads and verbs judge by the
-// clock. It returns how many handoffs it changed.
+// Sweep writes down lapsed leases, passed deadlines and idle sessions, so that those who wait are
+// told, and finishes what an alias of a workspace that was cut off left behind. Nothing depends on it
+// having run: reads and verbs judge by the clock. It returns how many handoffs changed their state.
 func (h *Hub) Sweep(ctx context.Context) (int, error) {
 	call := Call{Actor: handoff.System()}
 	swept := 0
@@ -27,8 +27,13 @@ func (h *Hub) Sweep(ctx context.Context) (int, error) {
 			due, err = tx.Due(tx.Now(), sweepChunk)
 			return err
 		})
-		if err != nil || len(due) == 0 {
+		if err != nil {
 			return swept, err
+		}
+		if len(due) == 0 {
+			return swept, first(
+				func() error { return h.sweepSessions(ctx) },
+				func() error { _, err := h.gather(ctx, call, ""); return err })
 		}
 		for _, id := range due {
 			if err := h.settle(ctx, call, id); err != nil {

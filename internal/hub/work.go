@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 type Work struct {
 	Handoff handoff.Handoff
 	Viewer  handoff.Actor
-	Parties map[string]Party // by actor id
+	handles map[string]string // by actor id
 	// DependsOn are those of the dependencies that the reader may see; Dependencies counts them all,
 	// nil when there are none.
 	DependsOn    []string
@@ -24,15 +25,15 @@ type Work struct {
 
 // Handle is how the actor with this id is named.
 func (w *Work) Handle(id string) string {
-	if p, ok := w.Parties[id]; ok {
-		return p.Handle
+	if handle, ok := w.handles[id]; ok {
+		return handle
 	}
 	return id
 }
 
 // works makes what the reader sees of some handoffs, as they are now. a is the reader's agent with
 // its labels, nil for the operator.
-func works(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, rows []handoff.Handoff) ([]Work, error) {
+func (h *Hub) works(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, rows []handoff.Handoff) ([]Work, error) {
 	ids, waiting := map[string]bool{}, []string{}
 	for i := range rows {
 		row := &rows[i]
@@ -46,14 +47,11 @@ func works(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, rows []handoff.
 		if row.VerifyBy != nil {
 			ids[row.VerifyBy.AgentID] = true
 		}
-		if row.Door == handoff.DoorPool {
+		if row.DepsTotal > 0 {
 			waiting = append(waiting, row.ID)
 		}
 	}
-	for _, id := range []string{"", handoff.Operator().ID, handoff.System().ID} {
-		delete(ids, id)
-	}
-	people, err := names(tx, sortedKeys(ids))
+	handles, err := h.handles.of(tx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -63,14 +61,14 @@ func works(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, rows []handoff.
 	}
 	list := make([]Work, len(rows))
 	for i := range rows {
-		w := Work{Handoff: rows[i], Viewer: viewer, Parties: people}
+		w := Work{Handoff: rows[i], Viewer: viewer, handles: handles}
 		for _, d := range deps[rows[i].ID] {
 			if seen := d.At(tx.Now()); seen.ReadableBy(viewer, a, tx.Now()) {
 				w.DependsOn = append(w.DependsOn, d.ID)
 			}
 		}
-		if n := len(deps[rows[i].ID]); n > 0 {
-			w.Dependencies = countDependencies(&rows[i], n)
+		if rows[i].DepsTotal > 0 {
+			w.Dependencies = countDependencies(&rows[i])
 		}
 		list[i] = w
 	}
@@ -94,8 +92,8 @@ func hide(row *handoff.Handoff, viewer handoff.Actor, a *handoff.Agent) {
 }
 
 // work is works for one handoff.
-func work(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, row handoff.Handoff) (Work, error) {
-	list, err := works(tx, viewer, a, []handoff.Handoff{row})
+func (h *Hub) work(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, row handoff.Handoff) (Work, error) {
+	list, err := h.works(tx, viewer, a, []handoff.Handoff{row})
 	if err != nil {
 		return Work{}, err
 	}
@@ -108,6 +106,16 @@ func labelled(tx *store.Tx, actor handoff.Actor, workspaceID string) (*handoff.A
 		return nil, nil
 	}
 	a, err := tx.AgentIn(actor.ID, workspaceID)
+	return &a, err
+}
+
+// keptLabelled is labelled for one that is about to hold something: it cannot be turned off before
+// that is committed, and then what it holds is found.
+func (c *change) keptLabelled(actor handoff.Actor, workspaceID string) (*handoff.Agent, error) {
+	if actor.Kind != handoff.KindAgent {
+		return nil, nil
+	}
+	a, err := c.KeepAgentIn(actor.ID, workspaceID)
 	return &a, err
 }
 
@@ -137,37 +145,14 @@ func (h *Hub) Get(ctx context.Context, call Call, in GetInput) (Work, error) {
 	}
 	var out Work
 	var seen []store.Notice
-	err = h.parkOn(ctx, call, []string{wakeHandoff(in.HandoffID)}, in.Wait, func(*waiter) (bool, error) {
+	err = h.park(ctx, call, []string{wakeHandoff(in.HandoffID)}, in.Wait, func(*waiter) (bool, error) {
 		err := h.st.Read(ctx, func(tx *store.Tx) error {
-			row, err := tx.Handoff(in.HandoffID)
-			if isCode(err, handoff.CodeNotFound) {
-				return poolNotFound(in.HandoffID)
-			}
-			if err != nil {
+			var err error
+			if out, err = h.shown(tx, call, in.HandoffID, &at); err != nil {
 				return err
 			}
-			if err := inPlace(tx, &row, at); err != nil {
-				return err
-			}
-			row = row.At(tx.Now())
-			a, err := labelled(tx, call.Actor, row.WorkspaceID)
-			if err != nil {
-				return err
-			}
-			if !row.ReadableBy(call.Actor, a, tx.Now()) {
-				return poolNotFound(in.HandoffID)
-			}
-			notices, err := tx.Notices(call.Actor.ID, &row)
-			if err != nil {
-				return err
-			}
-			seen = seen[:0]
-			for _, n := range notices {
-				if n.SequenceNo == 0 {
-					seen = append(seen, n)
-				}
-			}
-			out, err = work(tx, call.Actor, a, row)
+			notices, err := tx.Notices(call.Actor.ID, &out.Handoff)
+			seen = slices.DeleteFunc(notices, func(n store.Notice) bool { return n.SequenceNo > 0 })
 			return err
 		})
 		return known == "" || out.Handoff.State != known, err
@@ -176,6 +161,39 @@ func (h *Hub) Get(ctx context.Context, call Call, in GetInput) (Work, error) {
 		return out, err
 	}
 	return out, h.change(ctx, "get", call, func(c *change) error { return c.clear(call.Actor, &out.Handoff, seen) })
+}
+
+// Show reads a handoff as the caller may see it, in whichever workspace, and leaves no trace.
+func (h *Hub) Show(ctx context.Context, call Call, id string) (Work, error) {
+	var out Work
+	err := h.st.Read(ctx, func(tx *store.Tx) (err error) {
+		out, err = h.shown(tx, call, id, nil)
+		return err
+	})
+	return out, err
+}
+
+// shown reads a handoff as the caller may see it, of the workspace at; of any for nil.
+func (h *Hub) shown(tx *store.Tx, call Call, id string, at *place) (Work, error) {
+	row, err := tx.Handoff(id)
+	if isCode(err, handoff.CodeNotFound) {
+		return Work{}, poolNotFound(id)
+	}
+	if err == nil && at != nil {
+		err = inPlace(tx, &row, *at)
+	}
+	if err != nil {
+		return Work{}, err
+	}
+	row = row.At(tx.Now())
+	a, err := labelled(tx, call.Actor, row.WorkspaceID)
+	if err != nil {
+		return Work{}, err
+	}
+	if !row.ReadableBy(call.Actor, a, tx.Now()) {
+		return Work{}, poolNotFound(id)
+	}
+	return h.work(tx, call.Actor, a, row)
 }
 
 // parseStatus reads a status word of any door; nothing is no state.
@@ -188,11 +206,16 @@ func parseStatus(word string) (handoff.State, error) {
 			return s, nil
 		}
 	}
-	words := make([]string, 0, 7)
+	return "", handoff.Invalid("known_status", handoff.Quote(word)+" came; "+joinOr(poolStatuses())+" are accepted")
+}
+
+// poolStatuses lists the words of the pool.
+func poolStatuses() []string {
+	var words []string
 	for _, s := range handoff.States() {
 		words = append(words, s.PoolStatus())
 	}
-	return "", handoff.Invalid("known_status", handoff.Quote(word)+" came; "+joinOr(words)+" are accepted")
+	return words
 }
 
 // poolCall checks what every call at the pool names: the caller itself and a project.

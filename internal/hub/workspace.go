@@ -28,10 +28,14 @@ func enter(tx *store.Tx, p place, actor handoff.Actor) (store.Workspace, error) 
 		return w, err
 	}
 	if !member && !actor.IsOperator() {
-		return w, handoff.Refuse(handoff.CodePermissionDenied, "project_root: this workspace admits only agents that its operator added, and you are not among them",
-			"Nothing was changed. Ask the operator: handclasp workspace members "+handoff.Quote(p.root)+" --add "+actor.Handle)
+		return w, notAdmitted(p, actor)
 	}
 	return w, nil
+}
+
+func notAdmitted(p place, actor handoff.Actor) error {
+	return handoff.Refuse(handoff.CodePermissionDenied, "project_root: this workspace admits only agents that its operator added, and you are not among them",
+		"Nothing was changed. Ask the operator: handclasp workspace members "+handoff.Quote(p.root)+" --add "+actor.Handle)
 }
 
 // inPlace says not_found about a pool handoff of another workspace than the one named. Handoffs of

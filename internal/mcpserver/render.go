@@ -432,12 +432,20 @@ func weigh(fields func(*result)) int {
 // fitting tells how many of n items fit on a page of which used bytes are gone; the first always
 // does.
 func fitting(n, used int, weight func(i int) int) int {
+	fits, _ := fittingIn(pageBytes, n, used, weight)
+	return fits
+}
+
+// fittingIn is fitting in the first bytes of a page, and tells how many are used then.
+func fittingIn(room, n, used int, weight func(i int) int) (fits, full int) {
 	for i := range n {
-		if used += weight(i); i > 0 && used > pageBytes {
-			return i
+		w := weight(i)
+		if i > 0 && used+w > room {
+			return i, used
 		}
+		used += w
 	}
-	return n
+	return n, used
 }
 
 // fitInbox tells how many items of an inbox page fit.

@@ -1,9 +1,25 @@
 package store
 
-import "handclasp/internal/handoff"
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"handclasp/internal/handoff"
+)
 
 // AgentIn reads an agent with its labels, and whether it may use the workspace, in one round trip.
 func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
+	return tx.agentIn(id, workspaceID, "")
+}
+
+// KeepAgentIn is AgentIn that keeps the agent from being turned off until the end of tx, if it is
+// turned off under [Tx.LockAgent].
+func (tx *Tx) KeepAgentIn(id, workspaceID string) (handoff.Agent, error) {
+	return tx.agentIn(id, workspaceID, tx.d.forKeyShare("a"))
+}
+
+func (tx *Tx) agentIn(id, workspaceID, lock string) (handoff.Agent, error) {
 	var s agentScan
 	var labels AgentRow
 	found := false
@@ -11,7 +27,7 @@ func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
 	err := tx.each(`SELECT `+agentColumns+`, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
 			CASE WHEN EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $2 AND w.strict <> 0 AND NOT EXISTS
 				(SELECT 1 FROM workspace_members m WHERE m.workspace_id = w.id AND m.agent_id = a.id)) THEN 1 ELSE 0 END
-		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`,
+		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`+lock,
 		[]any{id, workspaceID}, func(r rows) error {
 			var kind, name, value string
 			found = true
@@ -30,6 +46,53 @@ func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
 	a, err := s.value()
 	a.Capabilities, a.Tags, a.Outside = labels.Capabilities, labels.Tags, outside != 0
 	return a.Agent, err
+}
+
+// Claimant reads an agent with its labels together with the workspace that an id stands for, by way of
+// an alias. The agent is Outside where the workspace admits others only. All in one round trip.
+func (tx *Tx) Claimant(agentID, workspaceID string) (w Workspace, a handoff.Agent, err error) {
+	return tx.claimant(agentID, workspaceID, "")
+}
+
+// KeepClaimant is Claimant that keeps the agent from being turned off, as [Tx.KeepAgentIn] does.
+func (tx *Tx) KeepClaimant(agentID, workspaceID string) (w Workspace, a handoff.Agent, err error) {
+	return tx.claimant(agentID, workspaceID, tx.d.forKeyShare("a"))
+}
+
+func (tx *Tx) claimant(agentID, workspaceID, lock string) (w Workspace, a handoff.Agent, err error) {
+	var s agentScan
+	var labels AgentRow
+	found := false
+	var strict, created, outside int64
+	err = tx.each(`SELECT `+agentColumns+`, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
+			COALESCE(w.id, ''), COALESCE(w.root, ''), COALESCE(w.strict, 0), COALESCE(w.created_at, 0),
+			CASE WHEN w.strict <> 0 AND m.agent_id IS NULL THEN 1 ELSE 0 END
+		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id
+		LEFT JOIN workspaces w ON w.id = (SELECT CASE WHEN x.alias_of = '' THEN x.id ELSE x.alias_of END FROM workspaces x WHERE x.id = $2)
+		LEFT JOIN workspace_members m ON m.workspace_id = w.id AND m.agent_id = a.id
+		WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`+lock,
+		[]any{agentID, workspaceID}, func(r rows) error {
+			var kind, name, value string
+			found = true
+			if err := r.Scan(append(s.dest(), &kind, &name, &value, &w.ID, &w.Root, &strict, &created, &outside)...); err != nil {
+				return err
+			}
+			labels.add(kind, name, value)
+			return nil
+		})
+	if err != nil {
+		return w, a, err
+	}
+	if !found {
+		return w, a, handoff.NotFound("agent", agentID)
+	}
+	if w.ID == "" {
+		w.ID = workspaceID
+	}
+	w.Strict, w.CreatedAt = strict != 0, timeOf(created)
+	row, err := s.value()
+	row.Capabilities, row.Tags, row.Outside = labels.Capabilities, labels.Tags, outside != 0
+	return w, row.Agent, err
 }
 
 // add gives the agent one label as it was read.
@@ -86,6 +149,35 @@ func (tx *Tx) Offering(capability string, limit int) ([]string, error) {
 		WHERE l.kind = 'capability' AND l.name = $1 AND a.disabled_at = 0 ORDER BY a.id LIMIT $2`, capability, limit)
 }
 
+// CapabilityNames reads the capabilities of the catalog behind one, in their order, at most limit.
+func (tx *Tx) CapabilityNames(after string, limit int) ([]string, error) {
+	return tx.ids(`SELECT name FROM catalog WHERE kind = 'capability' AND name > $1 ORDER BY name LIMIT $2`, after, limit)
+}
+
+// Provider is an active agent that offers a capability.
+type Provider struct {
+	Capability string
+	AgentID    string
+	Handle     string
+	Unlisted   bool
+	LastSeenAt time.Time
+}
+
+// Providers reads who offers the capabilities from first to last, in the order of those and of handles.
+func (tx *Tx) Providers(first, last string) ([]Provider, error) {
+	var list []Provider
+	err := tx.each(`SELECT l.name, a.id, a.handle, a.unlisted, a.last_seen_at FROM agent_labels l JOIN agents a ON a.id = l.agent_id
+		WHERE l.kind = 'capability' AND l.name >= $1 AND l.name <= $2 AND a.disabled_at = 0 ORDER BY l.name, a.handle_key`, []any{first, last}, func(r rows) error {
+		var p Provider
+		var unlisted, seen int64
+		err := r.Scan(&p.Capability, &p.AgentID, &p.Handle, &unlisted, &seen)
+		p.Unlisted, p.LastSeenAt = unlisted != 0, timeOf(seen)
+		list = append(list, p)
+		return err
+	})
+	return list, err
+}
+
 // Members names the agents that the operator added to a workspace.
 func (tx *Tx) Members(workspaceID string) ([]string, error) {
 	return tx.ids(`SELECT agent_id FROM workspace_members WHERE workspace_id = $1 ORDER BY agent_id`, workspaceID)
@@ -102,20 +194,37 @@ const (
 // one below it by whole segments, is there.
 func (tx *Tx) InCatalog(kind string, names []string) (map[string]bool, error) {
 	known := map[string]bool{}
-	for _, name := range names {
-		found, err := tx.ids(`SELECT name FROM catalog WHERE kind = $1 AND (name = $2 OR (kind = 'tag_value' AND name >= $3 AND name < $4)) LIMIT 1`,
-			kind, name, name+"/", name+"0") // "0" follows "/"
+	for some := range slices.Chunk(names, 100) {
+		words := make([]string, len(some))
+		args := []any{kind}
+		for i, name := range some {
+			args = append(args, name)
+			words[i] = `SELECT CAST($` + itoa(len(args)) + ` AS text) AS name`
+		}
+		found, err := tx.ids(`SELECT w.name FROM (`+strings.Join(words, " UNION ALL ")+`) AS w
+			WHERE EXISTS (SELECT 1 FROM catalog c WHERE c.kind = $1 AND c.name = w.name)
+			OR $1 = 'tag_value' AND EXISTS (SELECT 1 FROM catalog c WHERE c.kind = $1 AND c.name >= w.name || '/' AND c.name < w.name || '0')`, // "0" follows "/"
+			args...)
 		if err != nil {
 			return nil, err
 		}
-		known[name] = len(found) > 0
+		for _, name := range found {
+			known[name] = true
+		}
 	}
 	return known, nil
 }
 
-// AddToCatalog makes a word known.
+// AddToCatalog makes a word known, and keeps it so until the end of tx.
 func (tx *Tx) AddToCatalog(kind, name string) error {
-	return tx.exec(`INSERT INTO catalog (kind, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`, kind, name)
+	return tx.exec(`INSERT INTO catalog (kind, name) VALUES ($1, $2) ON CONFLICT (kind, name) DO UPDATE SET name = excluded.name`, kind, name)
+}
+
+// CatalogHas reports whether a word is in the catalog itself; see [Tx.InCatalog] for what a target
+// may name.
+func (tx *Tx) CatalogHas(kind, name string) (bool, error) {
+	found, err := tx.ids(`SELECT name FROM catalog WHERE kind = $1 AND name = $2`, kind, name)
+	return len(found) > 0, err
 }
 
 // CatalogNames reads the words of one kind.

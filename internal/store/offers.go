@@ -86,6 +86,9 @@ var (
 	lightColumns = strings.Replace(allColumns, "h.payload,", "'',", 1)
 )
 
+// A CROSS JOIN makes SQLite begin with the few rows that were found: without statistics it would
+// rather walk all handoffs of one state.
+
 // Offered reads the handoffs under any of the keys in a workspace behind the place, in their order
 // and without payloads, at most limit of them. What they are written down as may be over by now.
 func (tx *Tx) Offered(workspace string, keys []string, after Place, limit int) ([]handoff.Handoff, error) {
@@ -93,7 +96,7 @@ func (tx *Tx) Offered(workspace string, keys []string, after Place, limit int) (
 	for some := range slices.Chunk(keys, maxKeys) {
 		query, args := tx.offered(workspace, some, after, limit)
 		found, err := tx.handoffs(`SELECT `+lightColumns+` FROM (SELECT * FROM (`+query+`) AS u ORDER BY rank, position, handoff_id LIMIT $5) AS o
-			JOIN handoffs h ON h.id = o.handoff_id ORDER BY o.rank, o.position, o.handoff_id`, args)
+			CROSS JOIN handoffs h WHERE h.id = o.handoff_id ORDER BY o.rank, o.position, o.handoff_id`, args)
 		if err != nil {
 			return nil, err
 		}
@@ -121,34 +124,32 @@ func InOrder(list []handoff.Handoff) []handoff.Handoff {
 }
 
 // TakeOffered locks the first handoff under any of the keys behind the place that nobody else is
-// changing just now. skipped reports that there were some and all were being changed.
-func (tx *Tx) TakeOffered(workspace string, keys []string, after Place) (h handoff.Handoff, found, skipped bool, err error) {
+// changing just now. Where others write at the same time, none may be found although there is one.
+func (tx *Tx) TakeOffered(workspace string, keys []string, after Place) (h handoff.Handoff, found bool, err error) {
 	// Enough for as many callers at once, each of which takes the first that is left; where there is
 	// one writer, the first is free.
 	candidates := 64
-	if tx.d.skipLocked() == "" {
+	if tx.Alone() {
 		candidates = 1
 	}
 	best := handoff.Handoff{}
 	for some := range slices.Chunk(keys, maxKeys) {
 		query, args := tx.offered(workspace, some, after, candidates)
-		lock := tx.d.skipLocked()
-		list, err := tx.handoffs(`SELECT `+allColumns+` FROM handoffs h WHERE h.id IN
-			(SELECT handoff_id FROM (`+query+`) AS u ORDER BY rank, position, handoff_id LIMIT $5) AND h.state = 'open' AND h.deps_pending = 0 AND h.deps_failed = 0
-			ORDER BY -h.priority, h.created_at, h.id LIMIT 1`+lock, args)
+		list, err := tx.handoffs(`SELECT `+allColumns+` FROM (SELECT * FROM (`+query+`) AS u ORDER BY rank, position, handoff_id LIMIT $5) AS o
+			CROSS JOIN handoffs h WHERE h.id = o.handoff_id AND h.state = 'open' AND h.deps_pending = 0 AND h.deps_failed = 0
+			ORDER BY o.rank, o.position, o.handoff_id LIMIT 1`+tx.d.skipLocked(), args)
 		if err != nil {
-			return best, false, false, err
+			return best, false, err
 		}
 		if len(list) > 0 && (!found || PlaceOf(&list[0]).Before(PlaceOf(&best))) {
 			best, found = list[0], true
 		}
 	}
-	if found || tx.d.skipLocked() == "" {
-		return best, found, false, nil
-	}
-	left, err := tx.Offered(workspace, keys, after, 1)
-	return best, false, len(left) > 0, err
+	return best, found, nil
 }
+
+// Alone reports whether no other transaction writes while tx runs.
+func (tx *Tx) Alone() bool { return tx.d.skipLocked() == "" }
 
 // handoffs reads rows of allColumns or lightColumns.
 func (tx *Tx) handoffs(query string, args []any) ([]handoff.Handoff, error) {
@@ -170,10 +171,8 @@ func (tx *Tx) handoffs(query string, args []any) ([]handoff.Handoff, error) {
 // write them down; at most limit are read.
 func (tx *Tx) Slipped(workspace string, limit int) ([]handoff.Handoff, error) {
 	now := micros(tx.Now())
-	return tx.handoffs(`SELECT `+lightColumns+` FROM (
-			SELECT id FROM handoffs WHERE state = 'claimed' AND lease_expires_at > 0 AND lease_expires_at <= $1
-			UNION ALL SELECT id FROM handoffs WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0 AND fallback_at <= $1
-		) AS d JOIN handoffs h ON h.id = d.id WHERE h.door = 'pool' AND h.workspace_id = $2 ORDER BY h.created_at LIMIT $3`, []any{now, workspace, limit})
+	return tx.handoffs(`SELECT `+lightColumns+` FROM (`+tx.lapsed()+` UNION ALL `+tx.fallbackDue()+`) AS d
+		CROSS JOIN handoffs h WHERE h.id = d.id AND h.door = 'pool' AND h.workspace_id = $2 ORDER BY h.created_at LIMIT $3`, []any{now, workspace, limit})
 }
 
 // PoolOf reads a page of the pool handoffs that an agent created in a workspace, newest first.
