@@ -81,7 +81,7 @@ func New(cfg Config) *Hub {
 	}
 	h := &Hub{
 		cfg: cfg, st: cfg.Store, lim: cfg.Limits, log: cfg.Log, metrics: cfg.Metrics,
-		waiters: newWaiters(cfg.Metrics, cfg.ParkedCalls),
+		waiters: newWaiters(cfg.ParkedCalls),
 		rates:   newRates(cfg.CallsPerMinute),
 	}
 	h.keys = newKeyCache(cfg.Store.Shared())
@@ -192,11 +192,11 @@ func (h *Hub) wakeLocal(keys []string) {
 		if id, ok := strings.CutPrefix(k, credentialChanged); ok {
 			h.keys.forget(id)
 			h.agents.forget()
-			h.waiters.recheck()
+			h.waiters.recheck(id)
 			continue
 		}
 		if k == lookAgain {
-			h.waiters.recheck()
+			h.waiters.recheckAll()
 			continue
 		}
 		h.waiters.wake(k)
@@ -218,14 +218,15 @@ func (c *change) takeIf(id string, visible func(*handoff.Handoff, *handoff.Agent
 		return was, was, err
 	}
 	now = was
+	seen := was.At(c.Now()) // a lease that is over shows h to nobody any more
 	// The agent's labels are read only where its part in the handoff does not say enough.
-	if !visible(&now, &handoff.Agent{ID: c.call.Actor.ID, Handle: c.call.Actor.Handle}) || needsLabels(c.call.Actor, &now) {
-		a, err := agentFor(c.Tx, c.call.Actor, &now)
+	if !visible(&seen, &handoff.Agent{ID: c.call.Actor.ID, Handle: c.call.Actor.Handle}) || needsLabels(c.call.Actor, &seen) {
+		a, err := agentFor(c.Tx, c.call.Actor, &seen)
 		if err != nil {
 			return was, now, err
 		}
-		if !visible(&now, a) {
-			return was, now, handoff.NotFound("handoff", now.ID)
+		if !visible(&seen, a) {
+			return was, now, handoff.NotFound("handoff", was.ID)
 		}
 	}
 	if err := c.lapse(&was, &now); err != nil || now.EventSeq == was.EventSeq {
@@ -247,11 +248,13 @@ func (c *change) lapse(was, h *handoff.Handoff) error {
 			return err
 		}
 	}
+	if event, ok := h.OpenFallback(c.Now()); ok {
+		if err := c.record(h, event, handoff.System(), "", 0); err != nil {
+			return err
+		}
+	}
 	if event, ok := h.Expire(c.Now()); ok {
 		return c.record(h, event, handoff.System(), "", 0, h.Creator, h.Recipient)
-	}
-	if event, ok := h.OpenFallback(c.Now()); ok {
-		return c.record(h, event, handoff.System(), "", 0)
 	}
 	return nil
 }
@@ -305,20 +308,12 @@ func (c *change) tell(h *handoff.Handoff, event handoff.EventType, by handoff.Ac
 		if told[id] {
 			continue
 		}
-		told[id], c.wake[id] = true, true
+		told[id], c.wake[id], c.wake[wakeNews(id)] = true, true, true
 		if err := c.InsertNotice(id, h, h.EventSeq, sequenceNo, event, now); err != nil {
 			return err
 		}
 	}
-	for _, id := range []string{h.Creator, h.Recipient, h.Holder} {
-		if id != "" {
-			c.wake[id] = true
-		}
-	}
-	c.wake[wakeHandoff(h.ID)] = true
-	if h.Door == handoff.DoorPool {
-		c.wake[wakeWorkspace(h.WorkspaceID)] = true
-	}
+	c.wakeReaders(h)
 	c.did = append(c.did, did{h.Door, event})
 	return nil
 }

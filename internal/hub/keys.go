@@ -242,7 +242,7 @@ func (h *Hub) touchKeys(ctx context.Context) error {
 func (h *Hub) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_ = h.st.Listen(ctx, h.wakeLocal, h.waiters.recheck)
+		_ = h.st.Listen(ctx, h.wakeLocal, h.waiters.recheckAll)
 	})
 	tick := time.NewTicker(touchEvery)
 	defer tick.Stop()

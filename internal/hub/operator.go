@@ -165,6 +165,10 @@ func (c *change) newKey(a *store.AgentRow, label string) (NewKey, error) {
 // agentEvent logs what happened to an agent or a key and tells every node to look again.
 func (c *change) agentEvent(event handoff.EventType, agentID, subject string) error {
 	c.wake[credentialChanged+agentID] = true
+	switch event {
+	case handoff.EventAgentAdded, handoff.EventAgentEdited, handoff.EventAgentEnabled:
+		c.wake[wakeVerifiers] = true
+	}
 	return c.InsertEvent(&handoff.Event{Type: event, ActorID: c.call.Actor.ID, SubjectID: subject, At: c.Now()})
 }
 
@@ -193,6 +197,10 @@ func (h *Hub) SetDisabled(ctx context.Context, call Call, handle string, disable
 	}
 	return h.change(ctx, "agent_disable", call, func(c *change) error {
 		a, err := agentNamed(c.Tx, handle)
+		if err == nil {
+			// Under its lock: what it is just claiming is committed first, and released.
+			a, err = c.LockAgent(a.Handle)
+		}
 		if err != nil || a.Disabled == disabled {
 			return err
 		}
@@ -215,6 +223,9 @@ func (c *change) releaseAll(agentID string) error {
 		return err
 	}
 	for _, id := range ids {
+		if err := c.settle(id); err != nil { // its lease may be over already
+			return err
+		}
 		was, err := c.LockHandoff(id)
 		if err != nil {
 			return err

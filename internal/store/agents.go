@@ -193,6 +193,11 @@ func (tx *Tx) Names(ids []string) (map[string]handoff.Agent, error) {
 	return out, err
 }
 
+// KeepAgent is AgentByHandle that keeps the agent from being turned off, as [Tx.KeepAgentIn] does.
+func (tx *Tx) KeepAgent(handle string) (AgentRow, error) {
+	return tx.agent("a.handle_key = $1"+tx.d.forKeyShare("a"), handoff.FoldHandle(handle), handle)
+}
+
 // SetDisabled turns an agent off or on.
 func (tx *Tx) SetDisabled(agentID string, disabled bool, now time.Time) error {
 	at := int64(0)
@@ -270,6 +275,23 @@ func (tx *Tx) Keys(agentID string) ([]Key, error) {
 		return nil
 	})
 	return list, err
+}
+
+// Belonging keeps of some ids those of keys and sessions of an agent.
+func (tx *Tx) Belonging(agentID string, ids []string) (map[string]bool, error) {
+	out := map[string]bool{}
+	for some := range slices.Chunk(ids, maxIDs) {
+		in, args := placeholders(some, 2)
+		own, err := tx.ids(`SELECT id FROM api_keys WHERE agent_id = $1 AND id IN (`+in+`)
+			UNION ALL SELECT id FROM sessions WHERE agent_id = $1 AND id IN (`+in+`)`, append([]any{agentID}, args...)...)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range own {
+			out[id] = true
+		}
+	}
+	return out, nil
 }
 
 // RevokeKey ends a key. Revoking again changes nothing.

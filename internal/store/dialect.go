@@ -22,6 +22,9 @@ type dialect interface {
 	forUpdate() string
 	// forShare keeps the rows of a SELECT from being changed until the transaction ends.
 	forShare() string
+	// forKeyShare keeps the rows of one table of a SELECT from being locked by forUpdate, and lets
+	// them be changed.
+	forKeyShare(table string) string
 	// skipLocked is forUpdate for the rows of a table h that leaves out what others hold; empty where nobody can.
 	skipLocked() string
 	// lockShared and lockAlone take a lock that is no row's, by its number, until the transaction
@@ -33,6 +36,9 @@ type dialect interface {
 	// eventsAfter selects the events behind the position ($1 = xact, $2 = id), in the order in
 	// which readers follow them: those that may still get company in front stay out of it.
 	eventsAfter() string
+	// eventsHidden finds one event behind the position, also where eventsAfter keeps it out; empty
+	// where it keeps out none.
+	eventsHidden() string
 	// positionNow selects the position behind which only what is not visible yet comes.
 	positionNow() string
 	// lagQuery counts the events that eventsAfter still keeps out; empty where there are none.
@@ -59,11 +65,14 @@ func (sqlite) ddl(text string) string {
 }
 
 // One writer: nothing needs a row lock, and events commit in the order of their ids.
-func (sqlite) forUpdate() string  { return "" }
-func (sqlite) forShare() string   { return "" }
-func (sqlite) skipLocked() string { return "" }
-func (sqlite) lockShared() string { return "" }
-func (sqlite) lockAlone() string  { return "" }
+func (sqlite) forUpdate() string    { return "" }
+func (sqlite) forShare() string     { return "" }
+func (sqlite) skipLocked() string   { return "" }
+func (sqlite) lockShared() string   { return "" }
+func (sqlite) lockAlone() string    { return "" }
+func (sqlite) eventsHidden() string { return "" }
+
+func (sqlite) forKeyShare(string) string { return "" }
 
 // Without statistics SQLite takes an index with an equal first column before a smaller one.
 func (sqlite) by(index string) string { return " INDEXED BY " + index }
@@ -126,6 +135,8 @@ func (postgres) skipLocked() string { return " FOR UPDATE OF h SKIP LOCKED" }
 func (postgres) lockShared() string { return "SELECT pg_advisory_xact_lock_shared($1)" }
 func (postgres) lockAlone() string  { return "SELECT pg_advisory_xact_lock($1)" }
 
+func (postgres) forKeyShare(table string) string { return " FOR KEY SHARE OF " + table }
+
 // An id is handed out before its transaction commits, so neither the id nor the transaction
 // id alone orders what readers may see. Below the oldest transaction that is still running,
 // everything is final.
@@ -134,6 +145,10 @@ func (postgres) eventsAfter() string {
 		return "CAST($1 AS bigint) >= 0 AND id > $2 ORDER BY id"
 	}
 	return "(xact, id) > ($1, $2) AND xact < pg_snapshot_xmin(pg_current_snapshot())::text::bigint ORDER BY xact, id"
+}
+
+func (postgres) eventsHidden() string {
+	return "SELECT 1 FROM events WHERE (xact, id) > ($1, $2) LIMIT 1"
 }
 
 func (postgres) positionNow() string {

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -191,6 +192,26 @@ func (tx *Tx) handoff(id, lock string) (handoff.Handoff, error) {
 	}
 	return s.value()
 }
+
+// HandoffsByID reads some handoffs as they are written down, without payloads, by id. Those that do not
+// exist are left out.
+func (tx *Tx) HandoffsByID(ids []string) (map[string]handoff.Handoff, error) {
+	out := make(map[string]handoff.Handoff, len(ids))
+	for some := range slices.Chunk(ids, maxIDs) {
+		in, args := placeholders(some, 1)
+		list, err := tx.handoffs("SELECT "+lightColumns+" FROM handoffs h WHERE h.id IN ("+in+")", args)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			out[list[i].ID] = list[i]
+		}
+	}
+	return out, nil
+}
+
+// maxIDs bounds the parameters of one statement.
+const maxIDs = 500
 
 // Due names handoffs whose lease, deadline or wait for a fallback is over but not written down as
 // such yet, at most limit of them.
