@@ -355,7 +355,7 @@ func (h *Handoff) mayVerify(actor Actor, a *Agent) bool {
 	case VerifyByAgent:
 		return actor.ID == h.VerifyBy.AgentID
 	case VerifyByCapability:
-		return a != nil && !a.Disabled && a.HasCapability(h.VerifyBy.Capability)
+		return a != nil && !a.Disabled && !a.Outside && a.HasCapability(h.VerifyBy.Capability)
 	}
 	return false
 }
