@@ -271,6 +271,12 @@ func (h *Handoff) Participant(actor Actor, a *Agent) bool {
 	return (h.State == Verifying || h.State == Completed) && h.mayVerify(actor, a)
 }
 
+// Concerns reports whether the actor has a part in h of its own: it takes part in the thread, is
+// named to verify the work, or ended it.
+func (h *Handoff) Concerns(actor Actor, a *Agent) bool {
+	return h.Participant(actor, a) || h.mayVerifyAlways(actor) || actor.ID == h.EndedBy
+}
+
 // VisibleTo reports whether the actor may know that h exists: whoever may read it, whoever held it
 // once, because it is told lease_lost, and whoever it names. a is the actor's agent, nil for the
 // operator.
@@ -293,7 +299,7 @@ func (h *Handoff) ResultFor(actor Actor, a *Agent) bool {
 
 // ReadableBy reports whether the actor may read h with its thread. Having held it is not enough.
 func (h *Handoff) ReadableBy(actor Actor, a *Agent, now time.Time) bool {
-	if h.Participant(actor, a) || h.mayVerifyAlways(actor) || actor.ID == h.EndedBy {
+	if h.Concerns(actor, a) {
 		return true
 	}
 	if a == nil || a.Disabled || a.Outside || h.Door != DoorPool {
@@ -319,6 +325,12 @@ func (h *Handoff) PayloadFor(actorID string) bool {
 		return h.Holder == actorID
 	}
 	return false
+}
+
+// DeliveredBy reports whether the result of h is surely the actor's own work. A result stays when
+// its holder loses the handoff, so whoever holds it next finds the work of another.
+func (h *Handoff) DeliveredBy(actorID string) bool {
+	return h.Holder == actorID && (h.State == Verifying || h.State == Completed || len(h.PastHolders) == 0)
 }
 
 // mayVerifyAlways: a creator or a named agent that is to verify sees h from the start; a

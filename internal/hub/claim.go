@@ -133,19 +133,17 @@ const (
 func (h *Hub) claimNext(ctx context.Context, call Call, in ClaimInput, at place, once once) (ClaimResult, error) {
 	var out ClaimResult
 	looks := 0
-	err := h.parkOn(ctx, call, nil, in.Wait, func(w *waiter) (bool, error) {
-		if w != nil { // it waits: what it waits for is what it may claim
-			keys, err := h.claimKeys(ctx, call, at)
+	err := h.park(ctx, call, nil, in.Wait, func(w *waiter) (bool, error) {
+		if w != nil { // it waits for what it may claim, and looks without holding up those who write
+			page, err := h.availablePage(ctx, call, at, listCursor{at: store.Start}, 1, nil)
 			if err != nil {
 				return false, err
 			}
-			if w.on(keys); looks > 0 {
-				if some, err := h.anyOffer(ctx, call, at); err != nil || !some {
-					return false, err
-				}
+			w.on(page.wakes)
+			if looks++; looks > 1 && len(page.Works) == 0 && page.NextCursor == "" { // the first time its key may tell what it did
+				return false, nil
 			}
 		}
-		looks++
 		var err error
 		out.Work, err = h.tryNext(ctx, call, in, at, once)
 		return out.Work != nil, err
@@ -154,24 +152,15 @@ func (h *Hub) claimNext(ctx context.Context, call Call, in ClaimInput, at place,
 	return out, err
 }
 
-// claimKeys are what wakes a call that waits for something to claim.
-func (h *Hub) claimKeys(ctx context.Context, call Call, at place) ([]string, error) {
-	var keys []string
-	err := h.st.Read(ctx, func(tx *store.Tx) error {
-		w, a, err := h.claimant(tx, call, at)
-		if err != nil {
-			return err
-		}
-		keys = wakesOf(w.ID, handoff.AgentKeys(a))
-		return nil
-	})
-	return keys, err
-}
-
-func wakesOf(workspace string, offers []string) []string {
-	keys := make([]string, len(offers))
+// wakesOf are what wakes a call that waits for something under the keys of its caller. unjudged: it
+// found something that it may take once somebody can verify the work.
+func wakesOf(workspace string, offers []string, unjudged bool) []string {
+	keys := make([]string, len(offers), len(offers)+1)
 	for i, k := range offers {
 		keys[i] = wakeOffer(workspace, k)
+	}
+	if unjudged {
+		keys = append(keys, wakeVerifiers)
 	}
 	return keys
 }
@@ -183,12 +172,6 @@ func (h *Hub) claimant(tx *store.Tx, call Call, at place) (store.Workspace, *han
 		err = notAdmitted(at, call.Actor)
 	}
 	return w, &a, err
-}
-
-// anyOffer reports whether there is something to claim, without writing.
-func (h *Hub) anyOffer(ctx context.Context, call Call, at place) (bool, error) {
-	page, err := h.availablePage(ctx, call, at, listCursor{at: store.Start}, 1, nil)
-	return len(page.Works) > 0 || page.NextCursor != "", err
 }
 
 // stage is among which offers a search looks. Targets that only exclude stand under one key for
@@ -254,6 +237,9 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 	from := s.after
 	err := h.change(ctx, "claim", call, func(c *change) error {
 		out, s.after, s.more = nil, from, false
+		if err := c.admit(in.Session, nil); err != nil {
+			return err
+		}
 		effect, found, err := c.done(once.op, once.print)
 		if err != nil {
 			return err
@@ -268,9 +254,6 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 			}
 			w, err := c.claimed(&was, &row, effect, true, in, once)
 			out = &w
-			return err
-		}
-		if err := c.admit(in.Session, nil); err != nil {
 			return err
 		}
 		w, a, err := h.claimant(c.Tx, call, at)
@@ -324,7 +307,7 @@ func (c *change) nextFor(a *handoff.Agent, workspace string, s *search) (was, ro
 			s.after = store.Start
 			continue
 		}
-		fits, err := c.claimable(&row, a)
+		fits, _, err := claimable(c.Tx, &row, a)
 		if err != nil {
 			return row, row, false, err
 		}
@@ -366,18 +349,16 @@ func (c *change) settleSlipped(a *handoff.Agent, workspace string) (bool, error)
 	return some, nil
 }
 
-// claimable reports whether the agent may claim the row as it is now.
-func (c *change) claimable(row *handoff.Handoff, a *handoff.Agent) (bool, error) {
-	return claimable(c.Tx, row, a)
-}
-
-func claimable(tx *store.Tx, row *handoff.Handoff, a *handoff.Agent) (bool, error) {
+// claimable reports whether the agent may claim the row as it is now. judged is false when it might,
+// if only somebody were left to verify the work.
+func claimable(tx *store.Tx, row *handoff.Handoff, a *handoff.Agent) (fits, judged bool, err error) {
 	now := row.At(tx.Now())
 	if now.State != handoff.Open || now.Blocked() || !now.MayClaim(a, tx.Now()) {
-		return false, nil
+		return false, true, nil
 	}
 	in, err := verifiersOf(tx, &now, a.ID)
-	return !now.Unverifiable(a.ID, in), err
+	fits = !now.Unverifiable(a.ID, in)
+	return fits, fits, err
 }
 
 // verifiersOf says who would be left to verify the work of a claimant.

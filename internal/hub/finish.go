@@ -137,11 +137,8 @@ func (h *Hub) end(ctx context.Context, call Call, verb, id string, key *string, 
 	}
 	var out Ended
 	err = h.change(ctx, verb, call, func(c *change) error {
-		was, row, _, found, err := c.begin(id, once)
+		was, row, _, found, err := c.beginHeld(id, Session{}, once)
 		if err != nil {
-			return err
-		}
-		if err := c.admit(Session{}, &row); err != nil {
 			return err
 		}
 		if found || row.ErasedAt.IsZero() && e.stands(&row) {

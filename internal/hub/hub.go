@@ -59,6 +59,8 @@ type Hub struct {
 	handles handleCache
 	rates   *rates
 	stats   statsCache
+	// sessions were used since it was last written down when.
+	sessions sessionUses
 	// secret signs the sessions of browsers, inviteSecret join links.
 	secret, inviteSecret func(context.Context) ([]byte, error)
 }
@@ -79,7 +81,7 @@ func New(cfg Config) *Hub {
 	}
 	h := &Hub{
 		cfg: cfg, st: cfg.Store, lim: cfg.Limits, log: cfg.Log, metrics: cfg.Metrics,
-		waiters: newWaiters(cfg.Metrics, cfg.ParkedCalls),
+		waiters: newWaiters(cfg.ParkedCalls),
 		rates:   newRates(cfg.CallsPerMinute),
 	}
 	h.keys = newKeyCache(cfg.Store.Shared())
@@ -89,6 +91,9 @@ func New(cfg Config) *Hub {
 
 // Limits are the bounds this hub enforces.
 func (h *Hub) Limits() handoff.Limits { return h.lim }
+
+// StrictTrust reports whether the hub wants a session with every verb on a pool handoff.
+func (h *Hub) StrictTrust() bool { return h.cfg.StrictTrust }
 
 // Ready reports whether new calls should come here: the database answers and the hub is not
 // shutting down.
@@ -132,6 +137,7 @@ func (c Call) traceID() string {
 type change struct {
 	*store.Tx
 	hub  *Hub
+	verb string
 	call Call
 	wake map[string]bool
 	did  []did
@@ -150,7 +156,7 @@ func (h *Hub) change(ctx context.Context, verb string, call Call, fn func(*chang
 	began := time.Now()
 	var c *change
 	err := h.st.Write(ctx, func(tx *store.Tx) error {
-		c = &change{Tx: tx, hub: h, call: call, wake: map[string]bool{}}
+		c = &change{Tx: tx, hub: h, verb: verb, call: call, wake: map[string]bool{}}
 		return fn(c)
 	})
 	if err != nil {
@@ -186,11 +192,11 @@ func (h *Hub) wakeLocal(keys []string) {
 		if id, ok := strings.CutPrefix(k, credentialChanged); ok {
 			h.keys.forget(id)
 			h.agents.forget()
-			h.waiters.recheck()
+			h.waiters.recheck(id)
 			continue
 		}
 		if k == lookAgain {
-			h.waiters.recheck()
+			h.waiters.recheckAll()
 			continue
 		}
 		h.waiters.wake(k)
@@ -299,20 +305,12 @@ func (c *change) tell(h *handoff.Handoff, event handoff.EventType, by handoff.Ac
 		if told[id] {
 			continue
 		}
-		told[id], c.wake[id] = true, true
+		told[id], c.wake[id], c.wake[wakeNews(id)] = true, true, true
 		if err := c.InsertNotice(id, h, h.EventSeq, sequenceNo, event, now); err != nil {
 			return err
 		}
 	}
-	for _, id := range []string{h.Creator, h.Recipient, h.Holder} {
-		if id != "" {
-			c.wake[id] = true
-		}
-	}
-	c.wake[wakeHandoff(h.ID)] = true
-	if h.Door == handoff.DoorPool {
-		c.wake[wakeWorkspace(h.WorkspaceID)] = true
-	}
+	c.wakeReaders(h)
 	c.did = append(c.did, did{h.Door, event})
 	return nil
 }
@@ -380,6 +378,17 @@ func (h *Hub) keyed(call Call, verb string, key *string, in any) (once, error) {
 // begin takes the handoff of a keyed call and looks up what was done under the key.
 func (c *change) begin(id string, o once) (was, row handoff.Handoff, effect store.Effect, found bool, err error) {
 	if was, row, err = c.take(id); err == nil {
+		effect, found, err = c.done(o.op, o.print)
+	}
+	return was, row, effect, found, err
+}
+
+// beginHeld is begin for a verb that may need a session.
+func (c *change) beginHeld(id string, s Session, o once) (was, row handoff.Handoff, effect store.Effect, found bool, err error) {
+	if was, row, err = c.take(id); err == nil {
+		err = c.admit(s, &row)
+	}
+	if err == nil {
 		effect, found, err = c.done(o.op, o.print)
 	}
 	return was, row, effect, found, err

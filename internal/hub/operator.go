@@ -165,6 +165,10 @@ func (c *change) newKey(a *store.AgentRow, label string) (NewKey, error) {
 // agentEvent logs what happened to an agent or a key and tells every node to look again.
 func (c *change) agentEvent(event handoff.EventType, agentID, subject string) error {
 	c.wake[credentialChanged+agentID] = true
+	switch event {
+	case handoff.EventAgentAdded, handoff.EventAgentEdited, handoff.EventAgentEnabled:
+		c.wake[wakeVerifiers] = true
+	}
 	return c.InsertEvent(&handoff.Event{Type: event, ActorID: c.call.Actor.ID, SubjectID: subject, At: c.Now()})
 }
 
@@ -182,7 +186,7 @@ func (h *Hub) Agents(ctx context.Context, call Call) ([]store.AgentRow, error) {
 }
 
 // SetDisabled turns an agent off or on. Turned off, its keys stop at once and its parked calls
-// end; its pool claims are released and senders may cancel what it holds.
+// end; its sessions close, its pool claims are released and senders may cancel what it holds.
 func (h *Hub) SetDisabled(ctx context.Context, call Call, handle string, disabled bool) error {
 	if err := operatorOnly(call); err != nil {
 		return err
@@ -202,7 +206,9 @@ func (h *Hub) SetDisabled(ctx context.Context, call Call, handle string, disable
 		if err := c.agentEvent(event, a.ID, a.ID); err != nil || !disabled {
 			return err
 		}
-		return c.releaseAll(a.ID)
+		return first(
+			func() error { return c.closeSessionsOf(a.ID) },
+			func() error { return c.releaseAll(a.ID) })
 	})
 }
 

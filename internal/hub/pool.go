@@ -159,6 +159,9 @@ func (c *change) reopened(id string) (Opened, error) {
 	}
 	row = row.At(c.Now())
 	out := Opened{HandoffID: row.ID, WorkspaceID: row.WorkspaceID, Status: row.Status(), CreatedAt: row.CreatedAt, TraceID: row.TraceID, EligibleCount: -1, Replay: true}
+	if c.hub.cfg.NoTrace {
+		out.TraceID = ""
+	}
 	deps, err := c.Dependencies([]string{id})
 	if err != nil {
 		return out, err

@@ -15,9 +15,9 @@ const (
 	keepKeys = 30 * 24 * time.Hour
 )
 
-// Sweep writes down lapsed leases and passed deadlines, so that those who wait are told, and
-// finishes what an alias of a workspace that was cut off left behind. Nothing depends on it having
-// run: reads and verbs judge by the clock. It returns how many handoffs changed their state.
+// Sweep writes down lapsed leases, passed deadlines and idle sessions, so that those who wait are
+// told, and finishes what an alias of a workspace that was cut off left behind. Nothing depends on it
+// having run: reads and verbs judge by the clock. It returns how many handoffs changed their state.
 func (h *Hub) Sweep(ctx context.Context) (int, error) {
 	call := Call{Actor: handoff.System()}
 	swept := 0
@@ -31,8 +31,9 @@ func (h *Hub) Sweep(ctx context.Context) (int, error) {
 			return swept, err
 		}
 		if len(due) == 0 {
-			_, err = h.gather(ctx, call, "")
-			return swept, err
+			return swept, first(
+				func() error { return h.sweepSessions(ctx) },
+				func() error { _, err := h.gather(ctx, call, ""); return err })
 		}
 		for _, id := range due {
 			if err := h.settle(ctx, call, id); err != nil {

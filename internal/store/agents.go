@@ -272,6 +272,23 @@ func (tx *Tx) Keys(agentID string) ([]Key, error) {
 	return list, err
 }
 
+// Belonging keeps of some ids those of keys and sessions of an agent.
+func (tx *Tx) Belonging(agentID string, ids []string) (map[string]bool, error) {
+	out := map[string]bool{}
+	for some := range slices.Chunk(ids, maxIDs) {
+		in, args := placeholders(some, 2)
+		own, err := tx.ids(`SELECT id FROM api_keys WHERE agent_id = $1 AND id IN (`+in+`)
+			UNION ALL SELECT id FROM sessions WHERE agent_id = $1 AND id IN (`+in+`)`, append([]any{agentID}, args...)...)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range own {
+			out[id] = true
+		}
+	}
+	return out, nil
+}
+
 // RevokeKey ends a key. Revoking again changes nothing.
 func (tx *Tx) RevokeKey(id string, now time.Time) error {
 	return tx.exec(`UPDATE api_keys SET revoked_at = $1 WHERE id = $2 AND revoked_at = 0`, micros(now), id)

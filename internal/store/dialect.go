@@ -33,6 +33,9 @@ type dialect interface {
 	// eventsAfter selects the events behind the position ($1 = xact, $2 = id), in the order in
 	// which readers follow them: those that may still get company in front stay out of it.
 	eventsAfter() string
+	// eventsHidden finds one event behind the position, also where eventsAfter keeps it out; empty
+	// where it keeps out none.
+	eventsHidden() string
 	// positionNow selects the position behind which only what is not visible yet comes.
 	positionNow() string
 	// lagQuery counts the events that eventsAfter still keeps out; empty where there are none.
@@ -59,11 +62,12 @@ func (sqlite) ddl(text string) string {
 }
 
 // One writer: nothing needs a row lock, and events commit in the order of their ids.
-func (sqlite) forUpdate() string  { return "" }
-func (sqlite) forShare() string   { return "" }
-func (sqlite) skipLocked() string { return "" }
-func (sqlite) lockShared() string { return "" }
-func (sqlite) lockAlone() string  { return "" }
+func (sqlite) forUpdate() string    { return "" }
+func (sqlite) forShare() string     { return "" }
+func (sqlite) skipLocked() string   { return "" }
+func (sqlite) lockShared() string   { return "" }
+func (sqlite) lockAlone() string    { return "" }
+func (sqlite) eventsHidden() string { return "" }
 
 // Without statistics SQLite takes an index with an equal first column before a smaller one.
 func (sqlite) by(index string) string { return " INDEXED BY " + index }
@@ -134,6 +138,10 @@ func (postgres) eventsAfter() string {
 		return "CAST($1 AS bigint) >= 0 AND id > $2 ORDER BY id"
 	}
 	return "(xact, id) > ($1, $2) AND xact < pg_snapshot_xmin(pg_current_snapshot())::text::bigint ORDER BY xact, id"
+}
+
+func (postgres) eventsHidden() string {
+	return "SELECT 1 FROM events WHERE (xact, id) > ($1, $2) LIMIT 1"
 }
 
 func (postgres) positionNow() string {

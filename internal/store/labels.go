@@ -1,6 +1,12 @@
 package store
 
-import "handclasp/internal/handoff"
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"handclasp/internal/handoff"
+)
 
 // AgentIn reads an agent with its labels, and whether it may use the workspace, in one round trip.
 func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
@@ -124,6 +130,35 @@ func (tx *Tx) Offering(capability string, limit int) ([]string, error) {
 		WHERE l.kind = 'capability' AND l.name = $1 AND a.disabled_at = 0 ORDER BY a.id LIMIT $2`, capability, limit)
 }
 
+// CapabilityNames reads the capabilities of the catalog behind one, in their order, at most limit.
+func (tx *Tx) CapabilityNames(after string, limit int) ([]string, error) {
+	return tx.ids(`SELECT name FROM catalog WHERE kind = 'capability' AND name > $1 ORDER BY name LIMIT $2`, after, limit)
+}
+
+// Provider is an active agent that offers a capability.
+type Provider struct {
+	Capability string
+	AgentID    string
+	Handle     string
+	Unlisted   bool
+	LastSeenAt time.Time
+}
+
+// Providers reads who offers the capabilities from first to last, in the order of those and of handles.
+func (tx *Tx) Providers(first, last string) ([]Provider, error) {
+	var list []Provider
+	err := tx.each(`SELECT l.name, a.id, a.handle, a.unlisted, a.last_seen_at FROM agent_labels l JOIN agents a ON a.id = l.agent_id
+		WHERE l.kind = 'capability' AND l.name >= $1 AND l.name <= $2 AND a.disabled_at = 0 ORDER BY l.name, a.handle_key`, []any{first, last}, func(r rows) error {
+		var p Provider
+		var unlisted, seen int64
+		err := r.Scan(&p.Capability, &p.AgentID, &p.Handle, &unlisted, &seen)
+		p.Unlisted, p.LastSeenAt = unlisted != 0, timeOf(seen)
+		list = append(list, p)
+		return err
+	})
+	return list, err
+}
+
 // Members names the agents that the operator added to a workspace.
 func (tx *Tx) Members(workspaceID string) ([]string, error) {
 	return tx.ids(`SELECT agent_id FROM workspace_members WHERE workspace_id = $1 ORDER BY agent_id`, workspaceID)
@@ -140,13 +175,23 @@ const (
 // one below it by whole segments, is there.
 func (tx *Tx) InCatalog(kind string, names []string) (map[string]bool, error) {
 	known := map[string]bool{}
-	for _, name := range names {
-		found, err := tx.ids(`SELECT name FROM catalog WHERE kind = $1 AND (name = $2 OR (kind = 'tag_value' AND name >= $3 AND name < $4)) LIMIT 1`,
-			kind, name, name+"/", name+"0") // "0" follows "/"
+	for some := range slices.Chunk(names, 100) {
+		words := make([]string, len(some))
+		args := []any{kind}
+		for i, name := range some {
+			args = append(args, name)
+			words[i] = `SELECT CAST($` + itoa(len(args)) + ` AS text) AS name`
+		}
+		found, err := tx.ids(`SELECT w.name FROM (`+strings.Join(words, " UNION ALL ")+`) AS w
+			WHERE EXISTS (SELECT 1 FROM catalog c WHERE c.kind = $1 AND c.name = w.name)
+			OR $1 = 'tag_value' AND EXISTS (SELECT 1 FROM catalog c WHERE c.kind = $1 AND c.name >= w.name || '/' AND c.name < w.name || '0')`, // "0" follows "/"
+			args...)
 		if err != nil {
 			return nil, err
 		}
-		known[name] = len(found) > 0
+		for _, name := range found {
+			known[name] = true
+		}
 	}
 	return known, nil
 }
