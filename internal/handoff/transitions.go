@@ -107,11 +107,16 @@ func (h *Handoff) leaseFor(asked time.Duration, lim Limits) (time.Duration, erro
 		}
 		return 0, nil
 	}
-	if asked < lim.MinLease || asked > lim.MaxLease {
-		return 0, Invalid("lease_seconds", fmt.Sprintf("%d came, %d to %d seconds are accepted",
-			int64(asked/time.Second), int64(lim.MinLease/time.Second), int64(lim.MaxLease/time.Second)))
+	return asked, CheckLease(asked, lim)
+}
+
+// CheckLease refuses a lease of another length than is granted; 0 asks for none.
+func CheckLease(asked time.Duration, lim Limits) error {
+	if asked == 0 || asked >= lim.MinLease && asked <= lim.MaxLease {
+		return nil
 	}
-	return asked, nil
+	return Invalid("lease_seconds", fmt.Sprintf("%d came, %d to %d seconds are accepted",
+		int64(asked/time.Second), int64(lim.MinLease/time.Second), int64(lim.MaxLease/time.Second)))
 }
 
 func (h *Handoff) grant(lease time.Duration, now time.Time) {
@@ -223,7 +228,7 @@ func (h *Handoff) Verify(actor Actor, a *Agent, pass bool, feedback string, epoc
 // the pool and cannot claim it any more.
 func (h *Handoff) Reject(actor Actor, reason string, epoch *int, now time.Time) (EventType, error) {
 	if h.State != Open || !h.isRecipient(actor.ID, actor.Handle) {
-		if actor.ID == h.Creator && actor.ID != h.Holder {
+		if actor.ID == h.Creator && actor.ID != h.Holder && !h.isRecipient(actor.ID, actor.Handle) {
 			return "", Refuse(CodeNotOwner, "the sender of a handoff cannot decline it", "Take it back with "+h.tools().cancel+" while it is pending.")
 		}
 		if err := h.AsHolder(actor, epoch); err != nil {
@@ -238,6 +243,7 @@ func (h *Handoff) Reject(actor Actor, reason string, epoch *int, now time.Time) 
 	if h.Target != nil && h.Target.HasFallback() {
 		h.Recipient = actor.ID // it may have registered later
 		h.RecipientDeclined = true
+		h.FallbackAt = time.Time{} // there is nothing to wait for any more
 		h.UpdatedAt = now
 		return EventFallbackOpened, nil
 	}
@@ -327,9 +333,11 @@ func (h *Handoff) armFallback(at time.Time) {
 // Begin starts what runs from the creation of h.
 func (h *Handoff) Begin(now time.Time) { h.armFallback(now) }
 
-// OpenFallback writes down that the wait for the fallback pool is over.
+// OpenFallback writes down that the wait for the fallback pool is over, unless the deadline came
+// first.
 func (h *Handoff) OpenFallback(now time.Time) (EventType, bool) {
-	if h.State != Open || h.FallbackOpened || h.RecipientDeclined || h.FallbackAt.IsZero() || now.Before(h.FallbackAt) {
+	if h.State != Open || h.FallbackOpened || h.RecipientDeclined || h.FallbackAt.IsZero() || now.Before(h.FallbackAt) ||
+		!h.ExpiresAt.IsZero() && !h.FallbackAt.Before(h.ExpiresAt) {
 		return "", false
 	}
 	h.FallbackOpened = true

@@ -41,6 +41,10 @@ func (h *Hub) Claim(ctx context.Context, call Call, in ClaimInput) (ClaimResult,
 	if err := checkWait(in.Wait); err != nil {
 		return ClaimResult{}, err
 	}
+	// Also where there is nothing to claim yet.
+	if err := handoff.CheckLease(time.Duration(in.Lease)*time.Second, h.lim); err != nil {
+		return ClaimResult{}, err
+	}
 	if in.ThreadID == "" {
 		in.Workspace = at.id
 	}
@@ -266,7 +270,7 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 		if err != nil {
 			return err
 		}
-		was, row, ok, err := c.nextFor(a, w.ID, s)
+		was, row, ok, err := c.nextFor(a, w, s)
 		if err != nil || !ok {
 			return err
 		}
@@ -285,22 +289,26 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 
 // nextFor locks the next handoff that the agent may claim. When the first ones do not fit it gives
 // up after some, and says where to go on.
-func (c *change) nextFor(a *handoff.Agent, workspace string, s *search) (was, row handoff.Handoff, found bool, err error) {
+func (c *change) nextFor(a *handoff.Agent, w store.Workspace, s *search) (was, row handoff.Handoff, found bool, err error) {
+	workspace := w.ID
 	keys := s.among.keys(handoff.AgentKeys(a))
-	settled := s.among != amongAll
+	// What the clock has opened is not written down everywhere yet, and may come before what is.
+	slipped := s.among == amongAll && !w.Opens.IsZero() && !w.Opens.After(c.Now())
+	if slipped {
+		if slipped, err = c.settleSlipped(a, workspace); err != nil {
+			return was, row, false, err
+		}
+	}
 	for range triesInside {
 		row, found, err := c.TakeOffered(workspace, keys, s.after)
 		if err != nil {
 			return row, row, false, err
 		}
-		if !found && !settled {
-			// What the clock has opened is not written down everywhere yet.
-			settled = true
-			some, err := c.settleSlipped(a, workspace)
-			if err != nil {
+		if !found && slipped { // there was more of it than is written down at once
+			if slipped, err = c.settleSlipped(a, workspace); err != nil {
 				return row, row, false, err
 			}
-			if some {
+			if slipped {
 				s.after = store.Start
 				continue
 			}

@@ -49,7 +49,7 @@ func (h *Hub) Complete(ctx context.Context, call Call, in CompleteInput) (Ended,
 		},
 		apply: func(c *change, row *handoff.Handoff) (handoff.EventType, error) {
 			event, err := row.Complete(call.Actor, in.ClaimEpoch, c.Now())
-			row.ResultSummary, row.CompletionArtifacts = in.ResultSummary, artifacts
+			row.Result, row.ResultSummary, row.CompletionArtifacts = nil, in.ResultSummary, artifacts
 			return event, err
 		},
 	})

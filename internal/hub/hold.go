@@ -110,9 +110,10 @@ func (c *change) saying(row *handoff.Handoff, reason, before string) error {
 		})
 }
 
-// show gives the row as the caller sees it now. a may be without its labels.
+// show gives the row as the caller sees it now: what was given back past its deadline has expired. a
+// may be without its labels.
 func (c *change) show(out *Work, a *handoff.Agent, row *handoff.Handoff, replay bool) error {
-	w, err := c.hub.work(c.Tx, c.call.Actor, a, *row)
+	w, err := c.hub.work(c.Tx, c.call.Actor, a, row.At(c.Now()))
 	w.Replay = replay
 	*out = w
 	return err

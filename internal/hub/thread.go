@@ -120,8 +120,11 @@ func (h *Hub) View(ctx context.Context, call Call, in ViewInput) (Thread, error)
 		if !row.ReadableBy(call.Actor, a, tx.Now()) {
 			return handoff.NotFound("handoff", in.ThreadID)
 		}
-		if row.Door == handoff.DoorPool && !row.Participant(call.Actor, a) {
-			return handoff.Refuse(handoff.CodeNotAParticipant, "you do not take part in the thread of this handoff", "handoff_get shows what you may see of it; handoff_claim takes it while it is OPEN.")
+		if row.Door == handoff.DoorPool {
+			if !row.Participant(call.Actor, a) {
+				return handoff.Refuse(handoff.CodeNotAParticipant, "you do not take part in the thread of this handoff", "handoff_get shows what you may see of it; handoff_claim takes it while it is OPEN.")
+			}
+			hide(&row, call.Actor, a)
 		}
 		if row.Door == handoff.DoorPool {
 			hide(&row, call.Actor, a)
@@ -166,8 +169,8 @@ func (t *Thread) surroundings(tx *store.Tx, a *handoff.Agent) error {
 	if h.DepsTotal == 0 {
 		return nil
 	}
-	t.Dependencies = countDependencies(h)
 	list, err := tx.Dependencies([]string{h.ID})
+	t.Dependencies = countDependencies(list[h.ID], tx.Now())
 	for _, d := range list[h.ID] {
 		if d = d.At(tx.Now()); d.ReadableBy(t.Viewer, a, tx.Now()) {
 			t.DependsOn = append(t.DependsOn, Dependency{d.ID, d.State})

@@ -67,9 +67,7 @@ func (h *Hub) works(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, rows [
 				w.DependsOn = append(w.DependsOn, d.ID)
 			}
 		}
-		if rows[i].DepsTotal > 0 {
-			w.Dependencies = countDependencies(&rows[i])
-		}
+		w.Dependencies = countDependencies(deps[rows[i].ID], tx.Now())
 		list[i] = w
 	}
 	return list, nil
@@ -83,7 +81,10 @@ func hide(row *handoff.Handoff, viewer handoff.Actor, a *handoff.Agent) {
 	if row.ResultFor(viewer, a) {
 		return
 	}
-	row.Result, row.ResultSummary, row.CompletionArtifacts, row.EndedReason = nil, "", nil, ""
+	row.Result, row.ResultSummary, row.CompletionArtifacts = nil, "", nil
+	if !row.Participant(viewer, a) { // whom it names may know why it was taken back
+		row.EndedReason = ""
+	}
 	if row.Verdict != nil {
 		verdict := *row.Verdict
 		verdict.Feedback = ""

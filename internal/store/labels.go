@@ -63,10 +63,12 @@ func (tx *Tx) claimant(agentID, workspaceID, lock string) (w Workspace, a handof
 	var s agentScan
 	var labels AgentRow
 	found := false
-	var strict, created, outside int64
+	var strict, created, outside, lapses, opens int64
 	err = tx.each(`SELECT `+agentColumns+`, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
 			COALESCE(w.id, ''), COALESCE(w.root, ''), COALESCE(w.strict, 0), COALESCE(w.created_at, 0),
-			CASE WHEN w.strict <> 0 AND m.agent_id IS NULL THEN 1 ELSE 0 END
+			CASE WHEN w.strict <> 0 AND m.agent_id IS NULL THEN 1 ELSE 0 END,
+			COALESCE((SELECT min(lease_expires_at) FROM handoffs`+tx.d.by("handoffs_by_lease")+` WHERE state = 'claimed' AND lease_expires_at > 0), 0),
+			COALESCE((SELECT min(fallback_at) FROM handoffs`+tx.d.by("handoffs_by_fallback")+` WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0), 0)
 		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id
 		LEFT JOIN workspaces w ON w.id = (SELECT CASE WHEN x.alias_of = '' THEN x.id ELSE x.alias_of END FROM workspaces x WHERE x.id = $2)
 		LEFT JOIN workspace_members m ON m.workspace_id = w.id AND m.agent_id = a.id
@@ -74,7 +76,7 @@ func (tx *Tx) claimant(agentID, workspaceID, lock string) (w Workspace, a handof
 		[]any{agentID, workspaceID}, func(r rows) error {
 			var kind, name, value string
 			found = true
-			if err := r.Scan(append(s.dest(), &kind, &name, &value, &w.ID, &w.Root, &strict, &created, &outside)...); err != nil {
+			if err := r.Scan(append(s.dest(), &kind, &name, &value, &w.ID, &w.Root, &strict, &created, &outside, &lapses, &opens)...); err != nil {
 				return err
 			}
 			labels.add(kind, name, value)
@@ -89,7 +91,10 @@ func (tx *Tx) claimant(agentID, workspaceID, lock string) (w Workspace, a handof
 	if w.ID == "" {
 		w.ID = workspaceID
 	}
-	w.Strict, w.CreatedAt = strict != 0, timeOf(created)
+	if lapses > 0 && (opens == 0 || lapses < opens) {
+		opens = lapses
+	}
+	w.Strict, w.CreatedAt, w.Opens = strict != 0, timeOf(created), timeOf(opens)
 	row, err := s.value()
 	row.Capabilities, row.Tags, row.Outside = labels.Capabilities, labels.Tags, outside != 0
 	return w, row.Agent, err

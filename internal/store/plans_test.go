@@ -74,7 +74,7 @@ func TestFindingWhatIsOfferedWalksThePrimaryKey(t *testing.T) {
 				return err
 			},
 			"a claim": func(tx *store.Tx, keys []string, after store.Place) error {
-				_, _, _, err := tx.TakeOffered("w", keys, after)
+				_, _, err := tx.TakeOffered("w", keys, after)
 				return err
 			},
 		} {

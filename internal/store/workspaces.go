@@ -18,6 +18,9 @@ type Workspace struct {
 	// Strict admits only agents that the operator added.
 	Strict    bool
 	CreatedAt time.Time
+	// Opens is when the clock opens, or opened, what is not written down so yet: a lease that ends, a
+	// fallback, in any workspace. Zero is never. Only [Tx.Claimant] reads it.
+	Opens time.Time
 }
 
 const workspaceColumns = `w.id, w.root, w.alias_of, w.strict, w.created_at`
