@@ -325,7 +325,7 @@ func (h *Handoff) ReadableBy(actor Actor, a *Agent, now time.Time) bool {
 func (h *Handoff) PayloadFor(actorID string) bool {
 	switch h.State {
 	case Claimed, Verifying, Completed:
-		return h.Holder == actorID
+		return h.Holder == actorID || payloadToPastHolders && h.HeldBefore(actorID)
 	}
 	return false
 }
@@ -355,7 +355,7 @@ func (h *Handoff) mayVerify(actor Actor, a *Agent) bool {
 	case VerifyByAgent:
 		return actor.ID == h.VerifyBy.AgentID
 	case VerifyByCapability:
-		return a != nil && !a.Disabled && a.HasCapability(h.VerifyBy.Capability)
+		return a != nil && !a.Disabled && !a.Outside && a.HasCapability(h.VerifyBy.Capability)
 	}
 	return false
 }

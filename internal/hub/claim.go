@@ -409,7 +409,7 @@ func verifiersOf(tx *store.Tx, row *handoff.Handoff, claimant string) (in handof
 	verifier := row.Creator
 	switch row.VerifyBy.Kind {
 	case handoff.VerifyByCapability:
-		in.OtherVerifiers, err = tx.OtherVerifiers(row.VerifyBy.Capability, claimant)
+		in.OtherVerifiers, err = tx.OtherVerifiers(row.VerifyBy.Capability, row.WorkspaceID, claimant)
 		return in, err
 	case handoff.VerifyByAgent:
 		verifier = row.VerifyBy.AgentID

@@ -190,7 +190,7 @@ func (c *change) verifiers(row *handoff.Handoff) ([]string, error) {
 	case row.VerifyBy.Kind == handoff.VerifyByAgent:
 		return []string{row.VerifyBy.AgentID}, nil
 	}
-	list, err := c.Offering(row.VerifyBy.Capability, mostTold+1)
+	list, err := c.Offering(row.VerifyBy.Capability, row.WorkspaceID, mostTold+1)
 	for i, id := range list {
 		if id == row.Holder {
 			return append(list[:i:i], list[i+1:]...), err

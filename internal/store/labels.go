@@ -140,18 +140,23 @@ func (tx *Tx) ActiveAgents() ([]AgentRow, error) {
 	return list, err
 }
 
-// OtherVerifiers counts the active agents besides one that offer a capability.
-func (tx *Tx) OtherVerifiers(capability, besides string) (int, error) {
+// offering is from where and by what condition the active agents are selected that offer the capability
+// $1 in the workspace $2.
+const offering = ` FROM agent_labels l JOIN agents a ON a.id = l.agent_id WHERE l.kind = 'capability' AND l.name = $1 AND a.disabled_at = 0
+	AND (NOT EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $2 AND w.strict <> 0)
+		OR EXISTS (SELECT 1 FROM workspace_members m WHERE m.workspace_id = $2 AND m.agent_id = a.id))`
+
+// OtherVerifiers counts the active agents besides one that offer a capability and may use the workspace.
+func (tx *Tx) OtherVerifiers(capability, workspaceID, besides string) (int, error) {
 	n := 0
-	err := tx.row(`SELECT count(*) FROM agent_labels l JOIN agents a ON a.id = l.agent_id
-		WHERE l.kind = 'capability' AND l.name = $1 AND a.disabled_at = 0 AND a.id <> $2`, capability, besides).scan(&n)
+	err := tx.row(`SELECT count(*)`+offering+` AND a.id <> $3`, capability, workspaceID, besides).scan(&n)
 	return n, err
 }
 
-// Offering names the active agents that offer a capability, in the order of their ids, at most limit.
-func (tx *Tx) Offering(capability string, limit int) ([]string, error) {
-	return tx.ids(`SELECT a.id FROM agent_labels l JOIN agents a ON a.id = l.agent_id
-		WHERE l.kind = 'capability' AND l.name = $1 AND a.disabled_at = 0 ORDER BY a.id LIMIT $2`, capability, limit)
+// Offering names the active agents that offer a capability and may use the workspace, in the order of
+// their ids, at most limit.
+func (tx *Tx) Offering(capability, workspaceID string, limit int) ([]string, error) {
+	return tx.ids(`SELECT a.id`+offering+` ORDER BY a.id LIMIT $3`, capability, workspaceID, limit)
 }
 
 // CapabilityNames reads the capabilities of the catalog behind one, in their order, at most limit.

@@ -184,6 +184,6 @@ func (tx *Tx) PoolOf(workspace, creatorID string, before Place, limit int) ([]ha
 // PoolHeld reads a page of the pool handoffs of a workspace that an agent holds as they are written
 // down, newest first.
 func (tx *Tx) PoolHeld(workspace, holderID string, before Place, limit int) ([]handoff.Handoff, error) {
-	return tx.handoffs(`SELECT `+lightColumns+` FROM handoffs h WHERE h.holder_id = $1 AND h.state IN ('claimed', 'verifying') AND h.door = 'pool' AND h.workspace_id = $2
+	return tx.handoffs(`SELECT `+lightColumns+` FROM handoffs h`+tx.d.by("handoffs_held")+` WHERE h.holder_id = $1 AND h.state IN ('claimed', 'verifying') AND h.door = 'pool' AND h.workspace_id = $2
 		AND (CAST($3 AS bigint) = 0 OR (h.created_at, h.id) < ($3, $4)) ORDER BY h.created_at DESC, h.id DESC LIMIT $5`, []any{holderID, workspace, before.CreatedAt, before.ID, limit})
 }
