@@ -341,10 +341,10 @@ func (c *change) settleSlipped(a *handoff.Agent, workspace string) (bool, error)
 		if now := list[i].At(c.Now()); !now.MayClaim(a, c.Now()) {
 			continue
 		}
-		if err := c.settle(list[i].ID); err != nil {
+		if _, err := c.settle(list[i].ID); err != nil {
 			return false, err
 		}
-		some = true
+		some = true // also where another was faster
 	}
 	return some, nil
 }
