@@ -19,11 +19,11 @@ import (
 // found by a poll.
 func race(t *testing.T, f *hubtest.Fixture, what string, waits func() (string, error), acts ...func()) string {
 	t.Helper()
-	ch := make(chan outcome, 1)
+	ch := make(chan arrival, 1)
 	go func() {
 		spin(rand.N(300 * time.Microsecond))
 		text, err := waits()
-		ch <- outcome{text, err}
+		ch <- arrival{text, err}
 	}()
 	var wg sync.WaitGroup
 	for _, act := range acts {
@@ -177,13 +177,13 @@ func TestOfTwoThousandThatWaitOnlyTheOneThatMayClaimLooks(t *testing.T) {
 			}
 			return nil
 		}))
-		got := make(chan outcome, many)
+		got := make(chan arrival, many)
 		for some := range slices.Chunk(waiting, atOnce) {
 			before := asleepNow(f)
 			for _, call := range some {
 				go func() {
 					id, err := waitsToClaim(f, call)()
-					got <- outcome{call.Actor.Handle + " " + id, err}
+					got <- arrival{call.Actor.Handle + " " + id, err}
 				}()
 			}
 			parked(f, before+len(some))
@@ -240,12 +240,12 @@ func TestACallOnAnotherNodeIsWokenByNotification(t *testing.T) {
 }
 
 // asleepOr starts a call that may find what it wants at once.
-func asleepOr(f *hubtest.Fixture, call func() (string, error)) <-chan outcome {
+func asleepOr(f *hubtest.Fixture, call func() (string, error)) <-chan arrival {
 	f.T.Helper()
-	ch := make(chan outcome, 1)
+	ch := make(chan arrival, 1)
 	go func() {
 		text, err := call()
-		ch <- outcome{text, err}
+		ch <- arrival{text, err}
 	}()
 	return ch
 }

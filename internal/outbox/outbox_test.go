@@ -3,7 +3,6 @@ package outbox_test
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -24,7 +23,7 @@ func runs(t *testing.T, h *hub.Hub) {
 	t.Helper()
 	ctx, end := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = outbox.Run(ctx, h, slog.New(slog.NewTextHandler(io.Discard, nil))) })
+	wg.Go(func() { _ = outbox.Run(ctx, h, slog.New(slog.DiscardHandler)) })
 	t.Cleanup(func() { end(); wg.Wait() })
 }
 
