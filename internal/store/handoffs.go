@@ -232,6 +232,21 @@ func (tx *Tx) fallbackDue() string {
 		AND deps_pending = 0 AND deps_failed = 0 AND recipient_declined = 0`
 }
 
+// NextDue is the first moment at which [Tx.Due] will have something that it has not yet; zero when
+// nothing is to come. It may be past.
+func (tx *Tx) NextDue() (time.Time, error) {
+	first := func(index, column, where string) string {
+		return `SELECT * FROM (SELECT ` + column + ` AS at FROM handoffs` + tx.d.by(index) + ` WHERE ` + where + ` ORDER BY ` + column + ` LIMIT 1) AS ` + index
+	}
+	var at int64
+	err := tx.each(`SELECT COALESCE(min(at), 0) FROM (`+
+		first("handoffs_by_lease", "lease_expires_at", `state = 'claimed' AND lease_expires_at > 0`)+` UNION ALL `+
+		first("handoffs_by_deadline", "expires_at", `state = 'open' AND expires_at > 0`)+` UNION ALL `+
+		first("handoffs_by_fallback", "fallback_at", `state = 'open' AND fallback_at > 0 AND fallback_opened = 0 AND deps_pending = 0 AND deps_failed = 0 AND recipient_declined = 0`)+
+		`) AS due`, nil, func(r rows) error { return r.Scan(&at) })
+	return timeOf(at), err
+}
+
 // HeldBy names the handoffs that the agent holds, in the order of their ids.
 func (tx *Tx) HeldBy(agentID string) ([]string, error) {
 	return tx.ids(`SELECT id FROM handoffs WHERE holder_id = $1 AND state IN ('claimed', 'verifying') ORDER BY id`, agentID)
