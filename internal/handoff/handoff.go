@@ -325,7 +325,7 @@ func (h *Handoff) ReadableBy(actor Actor, a *Agent, now time.Time) bool {
 func (h *Handoff) PayloadFor(actorID string) bool {
 	switch h.State {
 	case Claimed, Verifying, Completed:
-		return h.Holder == actorID
+		return h.Holder == actorID || payloadToPastHolders && h.HeldBefore(actorID)
 	}
 	return false
 }

@@ -166,8 +166,8 @@ func TestWorkThatNeedsNoVerdictAnyMoreLeavesTheInboxesOfItsVerifiers(t *testing.
 		if err != nil || len(page.Works) != 0 {
 			t.Errorf("to verify: %+v %v", page, err)
 		}
-		// The holders are told, the creator too.
-		for call, want := range map[*hub.Call][]string{&cid: {back, reassigned, cancelled}, &anna: {back, reassigned, cancelled}} {
+		// Who held or holds it is told, and the creator; who lost it is told lease_lost.
+		for call, want := range map[*hub.Call][]string{&cid: {back, cancelled}, &anna: {back, reassigned, cancelled}} {
 			if got := ids(inbox(f, *call, hub.InboxInput{})); !slices.Equal(got, want) {
 				t.Errorf("%s finds %v, want %v", call.Actor.Handle, got, want)
 			}

@@ -20,9 +20,11 @@ func strictTrust(c *hub.Config) { c.StrictTrust = true }
 // via gives the caller at another address.
 func (c caller) via(path string) *caller { c.path = path; return &c }
 
-// self are the arguments of session_open.
-func (c *caller) self() map[string]any {
-	return map[string]any{"project_root": shop, "agent_id": c.handle}
+// args are the arguments that a pool tool takes, and more of them.
+func (c *caller) args(more map[string]any) map[string]any {
+	args := c.at("")
+	maps.Copy(args, more)
+	return args
 }
 
 // forEverybody is an open handoff that any agent may claim.
@@ -48,7 +50,7 @@ func TestTheSessionToolsAreOfThePoolWhereTheHubIsStrictAndOfTheWholeAlways(t *te
 					t.Errorf("strict %v, %s: %s is in %v", strict, path, name, names)
 				}
 			}
-			r := anna.via(path).call("session_open", anna.self())
+			r := anna.via(path).call("session_open", anna.args(nil))
 			if served := r.rpcError == "" && !r.isError; served != want {
 				t.Errorf("strict %v, %s: session_open answers %s %s", strict, path, r.rpcError, r.text)
 			}
@@ -67,7 +69,7 @@ func TestAStrictHubIsWorkedWithSessionsOverTheWire(t *testing.T) {
 			id := anna.offer(forEverybody, map[string]any{"acceptance_criteria": []string{"it is green"}, "payload": map[string]any{"n": 1}})
 			sessions := map[*caller]map[string]any{}
 			for _, c := range []*caller{anna, frank} {
-				s := c.ok("session_open", c.self())
+				s := c.ok("session_open", c.args(nil))
 				if !strings.HasPrefix(s["session_secret"].(string), auth.SessionPrefix) {
 					t.Fatalf("%v", s)
 				}
@@ -126,7 +128,7 @@ func TestNoRefusalAndNoLogLineRepeatsTheSecretOfASession(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, "sqlite")
 	anna := w.agent("anna@acme").via("/mcp")
-	s := anna.ok("session_open", anna.self())
+	s := anna.ok("session_open", anna.args(nil))
 	secret := s["session_secret"].(string)
 	id := anna.offer(forEverybody)
 	odd := []any{secret, []any{secret}, map[string]any{secret: secret}, []any{secret, secret}, "\u0000" + secret, secret + strings.Repeat("0", 5000)}

@@ -177,13 +177,22 @@ var poolCanaryCalls = map[string]func(n *nest) []reading{
 	},
 	"handoff_reject": func(n *nest) []reading { return n.onEach("handoff_reject", "reason", "r") },
 	"handoff_cancel": func(n *nest) []reading { return n.onEach("handoff_cancel", "reason", "r") },
+	"event_wait": func(n *nest) []reading {
+		var out []reading
+		for _, who := range []*caller{n.anna, n.frank} {
+			out = append(out, n.reads(who, "event_wait", who.at("", "cursor", "0"), who.at("", "cursor", "0", "stream", "agent"),
+				who.at("", "cursor", "0", "filters", map[string]any{"agent_id": "anna@acme"}),
+				who.at("", "cursor", "0", "stream", "handoff", "filters", map[string]any{"handoff_id": n.pool["open"]}))...)
+		}
+		return out
+	},
 	"agent_whoami": func(n *nest) []reading {
 		return slices.Concat(n.reads(n.anna, "agent_whoami", map[string]any{}), n.reads(n.frank, "agent_whoami", map[string]any{}))
 	},
 	"capability_list": func(n *nest) []reading {
 		return slices.Concat(n.reads(n.anna, "capability_list", map[string]any{}), n.reads(n.frank, "capability_list", map[string]any{}))
 	},
-	"session_open": func(n *nest) []reading { return n.reads(n.anna, "session_open", n.anna.self()) },
+	"session_open": func(n *nest) []reading { return n.reads(n.anna, "session_open", n.anna.args(nil)) },
 	"session_heartbeat": func(n *nest) []reading {
 		return n.reads(n.anna, "session_heartbeat", map[string]any{"session_id": n.egg("A_session"), "session_secret": n.egg("A_secret")})
 	},
