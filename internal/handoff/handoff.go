@@ -112,6 +112,8 @@ type Verdict struct {
 	Feedback   string    `json:"feedback,omitempty"`
 	VerifiedBy string    `json:"verified_by"`
 	At         time.Time `json:"at"`
+	// Epoch is that of the claim as the verdict left it.
+	Epoch int `json:"epoch"`
 }
 
 // Handoff is one unit of work or context on its way from one holder to the next. It is the
@@ -210,12 +212,13 @@ func (h *Handoff) PastDeadline(now time.Time) bool {
 // Blocked reports whether dependencies keep h from being claimed.
 func (h *Handoff) Blocked() bool { return h.DepsPending > 0 || h.DepsFailed > 0 }
 
-// FallbackOpen reports whether a direct_with_fallback target has opened its pool.
+// FallbackOpen reports whether a direct_with_fallback target has opened its pool. It opens while h is
+// OPEN only: a claim stops the wait.
 func (h *Handoff) FallbackOpen(now time.Time) bool {
 	if h.RecipientDeclined || h.FallbackOpened {
 		return true
 	}
-	return !h.FallbackAt.IsZero() && !now.Before(h.FallbackAt)
+	return h.State == Open && !h.FallbackAt.IsZero() && !now.Before(h.FallbackAt)
 }
 
 // HeldBefore reports whether the actor held h once and does not hold it now.
@@ -262,7 +265,7 @@ func (h *Handoff) Participant(actor Actor, a *Agent) bool {
 	if actor.IsOperator() || actor.ID == h.Creator {
 		return true
 	}
-	if actor.ID == h.Recipient && (h.Door != DoorPool || h.Holder == "" && !h.RecipientDeclined) {
+	if h.isRecipient(actor.ID, actor.Handle) && (h.Door != DoorPool || h.Holder == "" && !h.RecipientDeclined) {
 		return true
 	}
 	if actor.ID == h.Holder && h.State != Open {
@@ -281,7 +284,7 @@ func (h *Handoff) Concerns(actor Actor, a *Agent) bool {
 // once, because it is told lease_lost, and whoever it names. a is the actor's agent, nil for the
 // operator.
 func (h *Handoff) VisibleTo(actor Actor, a *Agent, now time.Time) bool {
-	return h.HeldBefore(actor.ID) || actor.ID == h.Recipient || h.ReadableBy(actor, a, now)
+	return h.HeldBefore(actor.ID) || h.isRecipient(actor.ID, actor.Handle) || h.ReadableBy(actor, a, now)
 }
 
 // Lost reports whether the actor asks too late for what it could have claimed while it was OPEN. It
@@ -290,8 +293,8 @@ func (h *Handoff) Lost(a *Agent, now time.Time) bool {
 	return (h.State == Claimed || h.State == Verifying) && h.MayClaim(a, now)
 }
 
-// ResultFor reports whether the actor is shown the result, the feedback and the reason of an end:
-// creator, claimant, verifier, the operator, and whoever ended it.
+// ResultFor reports whether the actor is shown the result and the feedback: creator, claimant,
+// verifier, the operator, and whoever ended it.
 func (h *Handoff) ResultFor(actor Actor, a *Agent) bool {
 	return actor.IsOperator() || actor.ID == h.Creator || actor.ID == h.EndedBy || actor.ID == h.Holder && h.State != Open ||
 		h.mayVerifyAlways(actor) || (h.State == Verifying || h.State == Completed) && h.mayVerify(actor, a)
@@ -322,7 +325,7 @@ func (h *Handoff) ReadableBy(actor Actor, a *Agent, now time.Time) bool {
 func (h *Handoff) PayloadFor(actorID string) bool {
 	switch h.State {
 	case Claimed, Verifying, Completed:
-		return h.Holder == actorID
+		return h.Holder == actorID || payloadToPastHolders && h.HeldBefore(actorID)
 	}
 	return false
 }
@@ -352,7 +355,7 @@ func (h *Handoff) mayVerify(actor Actor, a *Agent) bool {
 	case VerifyByAgent:
 		return actor.ID == h.VerifyBy.AgentID
 	case VerifyByCapability:
-		return a != nil && !a.Disabled && a.HasCapability(h.VerifyBy.Capability)
+		return a != nil && !a.Disabled && !a.Outside && a.HasCapability(h.VerifyBy.Capability)
 	}
 	return false
 }

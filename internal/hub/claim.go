@@ -30,13 +30,19 @@ type ClaimResult struct {
 
 // Claim takes one handoff, single winner. Without an id it takes the next one that the caller may
 // claim, higher priority then oldest first, and no two callers the same; it waits for one as long
-// as it is told to.
+// as it is told to. It takes none only if at one moment there was none. The order is kept as far as
+// that makes nobody wait: on PostgreSQL one that another call is at is passed over, also if that call
+// then changes nothing, and one whose lease has just lapsed comes last until that is written down.
 func (h *Hub) Claim(ctx context.Context, call Call, in ClaimInput) (ClaimResult, error) {
 	at, err := h.poolCall(call, in.AgentID, in.ProjectRoot)
 	if err != nil {
 		return ClaimResult{}, err
 	}
 	if err := checkWait(in.Wait); err != nil {
+		return ClaimResult{}, err
+	}
+	// Also where there is nothing to claim yet.
+	if err := handoff.CheckLease(time.Duration(in.Lease)*time.Second, h.lim); err != nil {
 		return ClaimResult{}, err
 	}
 	if in.ThreadID == "" {
@@ -87,7 +93,7 @@ func (c *change) claimed(was, row *handoff.Handoff, effect store.Effect, found b
 	if found && !claimStands(row, c.call.Actor, effect.Epoch) {
 		return Work{}, claimGone(row)
 	}
-	a, err := labelled(c.Tx, c.call.Actor, row.WorkspaceID)
+	a, err := c.keptLabelled(c.call.Actor, row.WorkspaceID)
 	if err != nil {
 		return Work{}, err
 	}
@@ -167,7 +173,11 @@ func wakesOf(workspace string, offers []string, unjudged bool) []string {
 
 // claimant reads who wants to claim, in the workspace it means.
 func (h *Hub) claimant(tx *store.Tx, call Call, at place) (store.Workspace, *handoff.Agent, error) {
-	w, a, err := tx.Claimant(call.Actor.ID, at.id)
+	return claimant(tx.Claimant, call, at)
+}
+
+func claimant(read func(agentID, workspaceID string) (store.Workspace, handoff.Agent, error), call Call, at place) (store.Workspace, *handoff.Agent, error) {
+	w, a, err := read(call.Actor.ID, at.id)
 	if err == nil && a.Outside {
 		err = notAdmitted(at, call.Actor)
 	}
@@ -256,11 +266,11 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 			out = &w
 			return err
 		}
-		w, a, err := h.claimant(c.Tx, call, at)
+		w, a, err := claimant(c.KeepClaimant, call, at)
 		if err != nil {
 			return err
 		}
-		was, row, ok, err := c.nextFor(a, w.ID, s)
+		was, row, ok, err := c.nextFor(a, w, s)
 		if err != nil || !ok {
 			return err
 		}
@@ -279,33 +289,41 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 
 // nextFor locks the next handoff that the agent may claim. When the first ones do not fit it gives
 // up after some, and says where to go on.
-func (c *change) nextFor(a *handoff.Agent, workspace string, s *search) (was, row handoff.Handoff, found bool, err error) {
+func (c *change) nextFor(a *handoff.Agent, w store.Workspace, s *search) (was, row handoff.Handoff, found bool, err error) {
+	workspace := w.ID
 	keys := s.among.keys(handoff.AgentKeys(a))
-	settled := s.among != amongAll
+	// What the clock has opened is not written down everywhere yet, and may come before what is.
+	slipped := s.among == amongAll && !w.Opens.IsZero() && !w.Opens.After(c.Now())
+	if slipped {
+		if slipped, err = c.settleSlipped(a, workspace); err != nil {
+			return was, row, false, err
+		}
+	}
 	for range triesInside {
-		row, found, skipped, err := c.TakeOffered(workspace, keys, s.after)
-		switch {
-		case err != nil:
+		row, found, err := c.TakeOffered(workspace, keys, s.after)
+		if err != nil {
 			return row, row, false, err
-		case skipped:
-			// Others are at all that there is. Wait for the first of them: it may be given up.
-			if row, found, err = c.waitForFirst(workspace, keys, s.after); err != nil {
+		}
+		if !found && slipped { // there was more of it than is written down at once
+			if slipped, err = c.settleSlipped(a, workspace); err != nil {
+				return row, row, false, err
+			}
+			if slipped {
+				s.after = store.Start
+				continue
+			}
+		}
+		if !found {
+			none := c.Alone()
+			if !none {
+				row, found, none, err = c.busy(a, workspace, keys, s)
+			}
+			if err != nil || none {
 				return row, row, false, err
 			}
 			if !found {
 				continue
 			}
-		case !found && settled:
-			return row, row, false, nil
-		case !found:
-			// What the clock has opened is not written down everywhere yet.
-			settled = true
-			some, err := c.settleSlipped(a, workspace)
-			if err != nil || !some {
-				return row, row, false, err
-			}
-			s.after = store.Start
-			continue
 		}
 		fits, _, err := claimable(c.Tx, &row, a)
 		if err != nil {
@@ -320,33 +338,55 @@ func (c *change) nextFor(a *handoff.Agent, workspace string, s *search) (was, ro
 	return was, row, false, nil
 }
 
-func (c *change) waitForFirst(workspace string, keys []string, after store.Place) (handoff.Handoff, bool, error) {
-	list, err := c.Offered(workspace, keys, after, 1)
-	if err != nil || len(list) == 0 {
-		return handoff.Handoff{}, false, err
+// busy is for when nothing was free to take: others may be at all that there is, and give it up. It
+// looks at everything at one moment, from the start, because what was passed over may have changed
+// since; that comes after what the clock opened was written down, or somebody might write that down in
+// between, unseen by both looks. For the first that fits it waits. found: that one is locked now, and open.
+// none: there was nothing at that moment, or nothing behind a heap that does not fit.
+func (c *change) busy(a *handoff.Agent, workspace string, keys []string, s *search) (row handoff.Handoff, found, none bool, err error) {
+	last := s.after
+	for _, after := range []store.Place{store.Start, s.after} {
+		list, err := c.Offered(workspace, keys, after, triesInside)
+		if err != nil {
+			return row, false, false, err
+		}
+		for i := range list {
+			fits, _, err := claimable(c.Tx, &list[i], a)
+			if err != nil {
+				return row, false, false, err
+			}
+			if fits {
+				row, err = c.LockHandoff(list[i].ID)
+				return row, err == nil && row.State == handoff.Open && !row.Blocked(), false, err
+			}
+		}
+		if len(list) < triesInside {
+			return row, false, true, nil
+		}
+		last = store.PlaceOf(&list[len(list)-1])
 	}
-	row, err := c.LockHandoff(list[0].ID)
-	return row, err == nil && row.State == handoff.Open && !row.Blocked(), err
+	s.after = last
+	return row, false, false, nil
 }
 
 // settleSlipped writes down what the clock opened for the agent.
 func (c *change) settleSlipped(a *handoff.Agent, workspace string) (bool, error) {
 	const most = 64
-	list, err := c.Slipped(workspace, most)
+	list, err := c.Slipped(workspace, scanPage)
 	if err != nil {
 		return false, err
 	}
-	some := false
+	n := 0
 	for i := range list {
-		if now := list[i].At(c.Now()); !now.MayClaim(a, c.Now()) {
+		if now := list[i].At(c.Now()); n == most || !now.MayClaim(a, c.Now()) {
 			continue
 		}
 		if err := c.settle(list[i].ID); err != nil {
 			return false, err
 		}
-		some = true
+		n++
 	}
-	return some, nil
+	return n > 0, nil
 }
 
 // claimable reports whether the agent may claim the row as it is now. judged is false when it might,
@@ -369,7 +409,7 @@ func verifiersOf(tx *store.Tx, row *handoff.Handoff, claimant string) (in handof
 	verifier := row.Creator
 	switch row.VerifyBy.Kind {
 	case handoff.VerifyByCapability:
-		in.OtherVerifiers, err = tx.OtherVerifiers(row.VerifyBy.Capability, claimant)
+		in.OtherVerifiers, err = tx.OtherVerifiers(row.VerifyBy.Capability, row.WorkspaceID, claimant)
 		return in, err
 	case handoff.VerifyByAgent:
 		verifier = row.VerifyBy.AgentID

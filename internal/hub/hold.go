@@ -110,9 +110,10 @@ func (c *change) saying(row *handoff.Handoff, reason, before string) error {
 		})
 }
 
-// show gives the row as the caller sees it now. a may be without its labels.
+// show gives the row as the caller sees it now: what was given back past its deadline has expired. a
+// may be without its labels.
 func (c *change) show(out *Work, a *handoff.Agent, row *handoff.Handoff, replay bool) error {
-	w, err := c.hub.work(c.Tx, c.call.Actor, a, *row)
+	w, err := c.hub.work(c.Tx, c.call.Actor, a, row.At(c.Now()))
 	w.Replay = replay
 	*out = w
 	return err
@@ -164,8 +165,17 @@ func (c *change) ended(was, row *handoff.Handoff, event handoff.EventType) error
 		whom = verifiers
 	}
 	return first(
+		func() error { return c.judged(was) },
 		func() error { return c.record(row, event, c.call.Actor, "", 0, whom...) },
 		func() error { return c.update(was, row) })
+}
+
+// judged takes work that waited for its verdict from the inboxes of those who were to judge it.
+func (c *change) judged(was *handoff.Handoff) error {
+	if was.State != handoff.Verifying {
+		return nil
+	}
+	return c.forgetVerifiers(was)
 }
 
 // mostTold is how many agents of a capability find delivered work in their inbox; the others see it
@@ -180,7 +190,7 @@ func (c *change) verifiers(row *handoff.Handoff) ([]string, error) {
 	case row.VerifyBy.Kind == handoff.VerifyByAgent:
 		return []string{row.VerifyBy.AgentID}, nil
 	}
-	list, err := c.Offering(row.VerifyBy.Capability, mostTold+1)
+	list, err := c.Offering(row.VerifyBy.Capability, row.WorkspaceID, mostTold+1)
 	for i, id := range list {
 		if id == row.Holder {
 			return append(list[:i:i], list[i+1:]...), err
@@ -329,7 +339,7 @@ func verdictStands(row *handoff.Handoff, actor handoff.Actor, pass bool, feedbac
 	if pass {
 		return row.State == handoff.Completed && epochStands(epoch, row)
 	}
-	return row.State == handoff.Claimed && (epoch == nil || *epoch == row.Epoch-1)
+	return row.State == handoff.Claimed && v.Epoch == row.Epoch && (epoch == nil || *epoch == row.Epoch-1)
 }
 
 // forgetVerifiers takes delivered work from the inboxes of those who need not judge it any more.

@@ -218,14 +218,15 @@ func (c *change) takeIf(id string, visible func(*handoff.Handoff, *handoff.Agent
 		return was, was, err
 	}
 	now = was
+	seen := was.At(c.Now()) // a lease that is over shows h to nobody any more
 	// The agent's labels are read only where its part in the handoff does not say enough.
-	if !visible(&now, &handoff.Agent{ID: c.call.Actor.ID, Handle: c.call.Actor.Handle}) || needsLabels(c.call.Actor, &now) {
-		a, err := agentFor(c.Tx, c.call.Actor, &now)
+	if !visible(&seen, &handoff.Agent{ID: c.call.Actor.ID, Handle: c.call.Actor.Handle}) || needsLabels(c.call.Actor, &seen) {
+		a, err := agentFor(c.Tx, c.call.Actor, &seen)
 		if err != nil {
 			return was, now, err
 		}
-		if !visible(&now, a) {
-			return was, now, handoff.NotFound("handoff", now.ID)
+		if !visible(&seen, a) {
+			return was, now, handoff.NotFound("handoff", was.ID)
 		}
 	}
 	if err := c.lapse(&was, &now); err != nil || now.EventSeq == was.EventSeq {
@@ -247,11 +248,13 @@ func (c *change) lapse(was, h *handoff.Handoff) error {
 			return err
 		}
 	}
+	if event, ok := h.OpenFallback(c.Now()); ok {
+		if err := c.record(h, event, handoff.System(), "", 0); err != nil {
+			return err
+		}
+	}
 	if event, ok := h.Expire(c.Now()); ok {
 		return c.record(h, event, handoff.System(), "", 0, h.Creator, h.Recipient)
-	}
-	if event, ok := h.OpenFallback(c.Now()); ok {
-		return c.record(h, event, handoff.System(), "", 0)
 	}
 	return nil
 }

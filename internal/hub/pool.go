@@ -112,8 +112,11 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 			return err
 		}
 		row.Begin(now)
+		if row.Blocked() { // whom it names is told once it can be claimed
+			out.Notified = nil
+		}
 		if len(in.DependsOn) > 0 {
-			out.Dependencies = countDependencies(&row)
+			out.Dependencies = &DependencyCount{Total: row.DepsTotal, Pending: row.DepsPending, Satisfied: row.DepsTotal - row.DepsPending}
 		}
 		if err := c.countEligible(&row, w, roster, &out); err != nil {
 			return err
@@ -147,8 +150,24 @@ func toldWhenOpen(row *handoff.Handoff) []string {
 	return []string{row.Recipient}
 }
 
-func countDependencies(row *handoff.Handoff) *DependencyCount {
-	return &DependencyCount{Total: row.DepsTotal, Pending: row.DepsPending, Failed: row.DepsFailed, Satisfied: row.DepsTotal - row.DepsPending - row.DepsFailed}
+// countDependencies counts them as they are now: a deadline that passed has failed its handoff whether
+// or not that is written down.
+func countDependencies(deps []handoff.Handoff, now time.Time) *DependencyCount {
+	if len(deps) == 0 {
+		return nil
+	}
+	n := DependencyCount{Total: len(deps)}
+	for i := range deps {
+		switch state := deps[i].At(now).State; {
+		case state == handoff.Completed:
+			n.Satisfied++
+		case state.Terminal():
+			n.Failed++
+		default:
+			n.Pending++
+		}
+	}
+	return &n
 }
 
 // reopened describes what an earlier create with the same key made, as it is now.
@@ -169,9 +188,7 @@ func (c *change) reopened(id string) (Opened, error) {
 	for _, d := range deps[id] {
 		out.DependsOn = append(out.DependsOn, d.ID)
 	}
-	if len(out.DependsOn) > 0 {
-		out.Dependencies = countDependencies(&row)
-	}
+	out.Dependencies = countDependencies(deps[id], c.Now())
 	return out, nil
 }
 
@@ -430,10 +447,35 @@ func (c *change) verifiable(row *handoff.Handoff) error {
 		by.AgentID, verifier = a.ID, a.ID
 		row.VerifyBy = &by
 	}
-	if row.VerifyBy.Kind != handoff.VerifyByCapability && row.Target.Strategy == handoff.StrategyDirect && row.Recipient == verifier {
-		return handoff.Invalid("verify_by", "only the agent that the target names could verify the work, and whoever delivers never does; name another verifier, or another target")
+	if row.VerifyBy.Kind == handoff.VerifyByCapability { // others may come to offer it
+		return nil
 	}
-	return nil
+	alone, err := c.onlyClaimant(row.Target, verifier)
+	if err == nil && alone {
+		err = handoff.Invalid("verify_by", "only the agent that the target names could verify the work, and whoever delivers never does; name another verifier, or another target")
+	}
+	return err
+}
+
+// onlyClaimant reports whether nobody but this agent can ever claim what has the target.
+func (c *change) onlyClaimant(t *handoff.Target, agentID string) (bool, error) {
+	if !t.NamedOnly() {
+		return false, nil
+	}
+	named := t.Names().Agents
+	if t.HasFallback() {
+		named = append(named, t.AgentID)
+	}
+	for _, name := range named {
+		a, err := c.agentCalled("target.agent_id", name)
+		if isCode(err, handoff.CodeRecipientNotFound) || err == nil && a.ID != agentID {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // dependOn locks the handoffs that row waits for and counts those that are not completed yet.

@@ -67,9 +67,7 @@ func (h *Hub) works(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, rows [
 				w.DependsOn = append(w.DependsOn, d.ID)
 			}
 		}
-		if rows[i].DepsTotal > 0 {
-			w.Dependencies = countDependencies(&rows[i])
-		}
+		w.Dependencies = countDependencies(deps[rows[i].ID], tx.Now())
 		list[i] = w
 	}
 	return list, nil
@@ -83,7 +81,10 @@ func hide(row *handoff.Handoff, viewer handoff.Actor, a *handoff.Agent) {
 	if row.ResultFor(viewer, a) {
 		return
 	}
-	row.Result, row.ResultSummary, row.CompletionArtifacts, row.EndedReason = nil, "", nil, ""
+	row.Result, row.ResultSummary, row.CompletionArtifacts = nil, "", nil
+	if !row.Participant(viewer, a) { // whom it names may know why it was taken back
+		row.EndedReason = ""
+	}
 	if row.Verdict != nil {
 		verdict := *row.Verdict
 		verdict.Feedback = ""
@@ -106,6 +107,16 @@ func labelled(tx *store.Tx, actor handoff.Actor, workspaceID string) (*handoff.A
 		return nil, nil
 	}
 	a, err := tx.AgentIn(actor.ID, workspaceID)
+	return &a, err
+}
+
+// keptLabelled is labelled for one that is about to hold something: it cannot be turned off before
+// that is committed, and then what it holds is found.
+func (c *change) keptLabelled(actor handoff.Actor, workspaceID string) (*handoff.Agent, error) {
+	if actor.Kind != handoff.KindAgent {
+		return nil, nil
+	}
+	a, err := c.KeepAgentIn(actor.ID, workspaceID)
 	return &a, err
 }
 
@@ -196,11 +207,16 @@ func parseStatus(word string) (handoff.State, error) {
 			return s, nil
 		}
 	}
-	words := make([]string, 0, 7)
+	return "", handoff.Invalid("known_status", handoff.Quote(word)+" came; "+joinOr(poolStatuses())+" are accepted")
+}
+
+// poolStatuses lists the words of the pool.
+func poolStatuses() []string {
+	var words []string
 	for _, s := range handoff.States() {
 		words = append(words, s.PoolStatus())
 	}
-	return "", handoff.Invalid("known_status", handoff.Quote(word)+" came; "+joinOr(words)+" are accepted")
+	return words
 }
 
 // poolCall checks what every call at the pool names: the caller itself and a project.

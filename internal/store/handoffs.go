@@ -240,7 +240,7 @@ func (tx *Tx) HeldBy(agentID string) ([]string, error) {
 // Claims reads what the agent holds as things are now, delivered work that waits for its verdict
 // included, without payloads: what lapses soonest first, at most limit.
 func (tx *Tx) Claims(agentID string, limit int) ([]handoff.Handoff, error) {
-	return tx.handoffs(`SELECT `+lightColumns+` FROM handoffs h WHERE h.holder_id = $1 AND h.state IN ('claimed', 'verifying')
+	return tx.handoffs(`SELECT `+lightColumns+` FROM handoffs h`+tx.d.by("handoffs_held")+` WHERE h.holder_id = $1 AND h.state IN ('claimed', 'verifying')
 		AND (h.state = 'verifying' OR h.lease_expires_at = 0 OR h.lease_expires_at > $2)
 		ORDER BY CASE h.lease_expires_at WHEN 0 THEN 1 ELSE 0 END, h.lease_expires_at, h.id LIMIT $3`, []any{agentID, micros(tx.Now()), limit})
 }

@@ -129,7 +129,7 @@ func TestAnAgentIsReadWithItsLabelsAndItsPlaceInTheWorkspace(t *testing.T) {
 	})
 }
 
-func TestOnlyActiveAgentsOfferACapability(t *testing.T) {
+func TestOnlyActiveAgentsOfTheWorkspaceOfferACapability(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, f *fixture) {
 		for _, a := range []handoff.Agent{
@@ -141,19 +141,26 @@ func TestOnlyActiveAgentsOfferACapability(t *testing.T) {
 		} {
 			agent(t, f, a)
 		}
-		f.read(func(tx *store.Tx) error {
-			for besides, want := range map[string]int{"a": 1, "b": 2, "d": 2, "": 2} {
-				if n, err := tx.OtherVerifiers("review", besides); err != nil || n != want {
-					t.Errorf("besides %s there are %d (%v), want %d", besides, n, err, want)
-				}
-			}
-			for limit, want := range map[int][]string{1: {"a"}, 10: {"a", "c"}} {
-				if list, err := tx.Offering("review", limit); err != nil || !slices.Equal(list, want) {
-					t.Errorf("the first %d are %v (%v)", limit, list, err)
-				}
-			}
-			return nil
+		f.write(func(tx *store.Tx) error {
+			return tx.Exec(`INSERT INTO workspaces (id, root, alias_of, strict, created_at) VALUES ('open', '/o', '', 0, 1), ('closed', '/c', '', 1, 1), ('empty', '/e', '', 1, 1)`,
+				`INSERT INTO workspace_members (workspace_id, agent_id) VALUES ('closed', 'c'), ('closed', 'b'), ('closed', 'd'), ('open', 'd')`)
 		})
+		for workspace, want := range map[string][]string{"open": {"a", "c"}, "unknown": {"a", "c"}, "closed": {"c"}, "empty": nil} {
+			f.read(func(tx *store.Tx) error {
+				for _, besides := range []string{"a", "b", "c", "d", ""} {
+					others := slices.DeleteFunc(slices.Clone(want), func(id string) bool { return id == besides })
+					if n, err := tx.OtherVerifiers("review", workspace, besides); err != nil || n != len(others) {
+						t.Errorf("in %s besides %s there are %d (%v), want %v", workspace, besides, n, err, others)
+					}
+				}
+				for limit := 1; limit <= 3; limit++ {
+					if list, err := tx.Offering("review", workspace, limit); err != nil || !slices.Equal(list, want[:min(limit, len(want))]) {
+						t.Errorf("in %s the first %d are %v (%v)", workspace, limit, list, err)
+					}
+				}
+				return nil
+			})
+		}
 	})
 }
 

@@ -18,6 +18,9 @@ type Workspace struct {
 	// Strict admits only agents that the operator added.
 	Strict    bool
 	CreatedAt time.Time
+	// Opens is when the clock opens, or opened, what is not written down so yet: a lease that ends, a
+	// fallback, in any workspace. Zero is never. Only [Tx.Claimant] reads it.
+	Opens time.Time
 }
 
 const workspaceColumns = `w.id, w.root, w.alias_of, w.strict, w.created_at`
@@ -104,6 +107,22 @@ func (tx *Tx) Workspaces() ([]Workspace, error) {
 		return err
 	})
 	return list, err
+}
+
+// Roots reads the roots of some workspaces by their ids.
+func (tx *Tx) Roots(ids []string) (map[string]string, error) {
+	roots := make(map[string]string, len(ids))
+	if len(ids) == 0 {
+		return roots, nil
+	}
+	in, args := placeholders(ids, 1)
+	err := tx.each(`SELECT id, root FROM workspaces WHERE id IN (`+in+`)`, args, func(r rows) error {
+		var id, root string
+		err := r.Scan(&id, &root)
+		roots[id] = root
+		return err
+	})
+	return roots, err
 }
 
 // Aliases names the workspaces that are other names of one, in the order of their ids.
