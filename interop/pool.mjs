@@ -6,36 +6,43 @@ import { after } from "./hub.mjs";
 
 const names = [
   "handoff_cancel", "handoff_claim", "handoff_complete", "handoff_create", "handoff_extend", "handoff_get",
-  "handoff_list_available", "handoff_reject", "handoff_release", "handoff_verify",
+  "handoff_list_available", "handoff_reject", "handoff_release", "handoff_verify", "agent_whoami", "capability_list", "event_wait",
 ];
 
-// member calls the pool's tools as one agent in one project; refusals must fit the output schema too.
+// member calls the pool's tools as one agent in one project: the verbs on handoffs by name, others
+// by tool. Refusals must fit the output schema too.
 export async function member(client, handle, project_root) {
   const { tools: list } = await client.listTools();
   const validator = new AjvJsonSchemaValidator();
   const fits = Object.fromEntries(list.map((t) => [t.name, validator.getValidator(t.outputSchema)]));
   const call = tools(client);
-  const act = async (verb, args = {}) => {
-    const tool = `handoff_${verb}`;
+  const tool = async (name, args = {}) => {
     try {
-      return await call(tool, { project_root, [verb === "create" ? "from_agent_id" : "agent_id"]: handle, ...args });
+      return await call(name, args);
     } catch (e) {
-      const fit = e.result && fits[tool](e.result.structuredContent);
-      if (fit && !fit.valid) throw new Error(`NOT ok: a refusal of ${tool} fits its output schema\n${fit.errorMessage}`, { cause: e });
+      const fit = e.result && fits[name](e.result.structuredContent);
+      if (fit && !fit.valid) throw new Error(`NOT ok: a refusal of ${name} fits its output schema\n${fit.errorMessage}`, { cause: e });
       throw e;
     }
   };
-  return Object.assign(act, { handle, tools: list.map((t) => t.name), client });
+  const act = (verb, args = {}) => tool(`handoff_${verb}`, { project_root, [verb === "create" ? "from_agent_id" : "agent_id"]: handle, ...args });
+  const events = (args) => tool("event_wait", { project_root, agent_id: handle, ...args });
+  return Object.assign(act, { handle, tool, events, tools: list.map((t) => t.name), client });
 }
 
-// pool lets anna offer, maja and nils work, and vera judge. kill ends the hub with SIGKILL and
-// starts it again; carried says that a parked call outlives that, as it does over stdio.
-export async function pool(how, { anna, maja, nils, vera }, kill, carried) {
+// pool lets anna offer, maja and nils work, and vera judge; join connects one of them. kill ends the
+// hub with SIGKILL and starts it again; carried says that a parked call outlives that, as it does
+// over stdio.
+export async function pool(how, join, kill, carried) {
+  const [anna, first_maja, nils, vera] = await Promise.all(["anna", "maja", "nils", "vera"].map(join));
+  let maja = first_maja;
   const is = (what, ...rest) => same(`${how}: ${what}`, ...rest);
   const no = (what, call, code) => refused(`${how}: ${what}: ${code}`, call, code);
   const target = { strategy: "capability", capability: "go" };
 
   is("tools/list of the pool", names.filter((n) => !maja.tools.includes(n)), []);
+  const offers = (await anna.tool("capability_list")).capabilities.find((c) => c.capability === "go");
+  is("capability_list says who offers one", offers.agents.map((a) => a.handle).sort(), ["maja@acme", "nils@acme"]);
 
   // Offer.
   const offer = {
@@ -89,6 +96,11 @@ export async function pool(how, { anna, maja, nils, vera }, kill, carried) {
   is("after kill -9 of the hub, a key used before is a replay", [replay.idempotent_replay, replay.claim_epoch], [true, 2]);
   await no("the claim of a key used before the verdict stands no more", maja("claim", { handoff_id, lease_seconds: 60, idempotency_key: `${how} claim` }), "lease_lost");
   waits ||= park();
+  await maja.client.close();
+  maja = await join("maja");
+  const self = await maja.tool("agent_whoami");
+  is("agent_whoami tells a worker that was restarted who it is and what it holds",
+    [self.handle, self.capabilities, self.open_claims.map((c) => [c.handoff_id, c.claim_epoch])], ["maja@acme", ["go"], [[handoff_id, 2]]]);
   const told = await maja("get", { handoff_id });
   check(`${how}: the executor sees the feedback, fenced`, told.verification.verdict === "fail" && /«untrusted [^]*One test fails\./.test(told.verification.feedback), told);
   await no("the old epoch is fenced off", maja("complete", { handoff_id, result: { pull: 2 }, claim_epoch: 1 }), "stale_claim_epoch");
@@ -104,6 +116,7 @@ export async function pool(how, { anna, maja, nils, vera }, kill, carried) {
   const next = await waits.claimed;
   is("and the parked claim gets what was blocked", [next.handoff_id, next.status, next.payload, next.dependencies.satisfied], [second.handoff_id, "CLAIMED", "second", 1]);
   await no("what is done is done", nils("claim", { handoff_id }), "thread_terminal");
+  await log(is, anna, handoff_id);
 
   // Give back, refuse, take back.
   is("handoff_release opens it again", (await nils("release", { handoff_id: next.handoff_id, reason: "No time." })).status, "OPEN");
@@ -115,6 +128,26 @@ export async function pool(how, { anna, maja, nils, vera }, kill, carried) {
   const third = await anna("create", { target, visibility: "private" });
   is("handoff_cancel takes it back", (await anna("cancel", { handoff_id: third.handoff_id, reason: "A mistake." })).status, "CANCELLED");
   is("nothing is left to claim", await nils("claim", { timeout_seconds: 1 }).then((h) => [h.handoff_id, h.timed_out]), [null, true]);
+  return { anna, maja, nils, vera };
+}
+
+// log reads the whole story of a handoff, page by page, and then waits for what comes next.
+async function log(is, anna, handoff_id) {
+  const story = [];
+  let cursor = "0";
+  for (let more = true; more;) {
+    const page = await anna.events({ stream: "handoff", filters: { handoff_id }, cursor, limit: 3 });
+    story.push(...page.events);
+    [cursor, more] = [page.next_cursor, page.has_more];
+  }
+  is("event_wait tells the whole story", story.map((e) => e.type.replace("handoff.", "")),
+    ["created", "claimed", "extended", "verification_requested", "verification_failed", "verification_requested", "completed"]);
+  is("without a gap", story.map((e) => e.event_seq), [1, 2, 3, 4, 5, 6, 7]);
+  const news = anna.events({ filters: { type: "handoff.created" }, timeout_seconds: 50 });
+  await after(300);
+  const { handoff_id: next } = await anna("create", { target: { strategy: "direct", agent_id: "vera@acme" }, visibility: "private" });
+  is("and wakes for the next event of the workspace", (await news).events.map((e) => [e.type, e.handoff_id]), [["handoff.created", next]]);
+  await anna("cancel", { handoff_id: next });
 }
 
 // exact offers a payload as text, for no JavaScript program can write these numbers, and finds its

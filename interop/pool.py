@@ -30,15 +30,16 @@ class Member:
     def __init__(self, client: object, handle: str, root: str, **how: object) -> None:
         self.client, self.handle, self.root, self.how = client, handle, root, how
 
-    async def read_tools(self) -> list[str]:
+    async def read_tools(self) -> None:
         listed = await self.client.list_tools()
         self.fits = {t.name: Draft202012Validator(t.output_schema) for t in getattr(listed, "tools", listed)}
-        return list(self.fits)
 
     async def __call__(self, verb: str, **args: object) -> dict:
         me = "from_agent_id" if verb == "create" else "agent_id"
-        tool = "handoff_" + verb
-        result = await self.client.call_tool(tool, {"project_root": self.root, me: self.handle} | args, **self.how)
+        return await self.tool("handoff_" + verb, **{"project_root": self.root, me: self.handle} | args)
+
+    async def tool(self, tool: str, **args: object) -> dict:
+        result = await self.client.call_tool(tool, args, **self.how)
         self.fits[tool].validate(result.structured_content)  # refusals too, which the libraries do not look at
         if result.is_error:
             raise Refused(result)
@@ -51,8 +52,8 @@ async def kill() -> None:
     await asyncio.to_thread(sys.stdin.readline)
 
 
-async def story(how: str, crew: dict[str, Member], carried: bool) -> None:
-    anna, maja, nils, vera = (crew[name] for name in ("anna", "maja", "nils", "vera"))
+async def story(how: str, join: object, carried: bool) -> None:
+    anna, maja, nils, vera = [await join(name) for name in ("anna", "maja", "nils", "vera")]
 
     def same(what: str, got: object, want: object) -> None:
         check(f"{how}: {what}", got == want, f"got {got!r}\nwant {want!r}")
@@ -65,10 +66,11 @@ async def story(how: str, crew: dict[str, Member], carried: bool) -> None:
             return e.error
         raise SystemExit(f"NOT ok: {how}: {what}: {code}, and it was not refused\n{seen}")
 
-    for member in crew.values():
-        names = await member.read_tools()
-    verbs = "cancel claim complete create extend get list_available reject release verify".split()
-    same("tools/list of the pool", [v for v in verbs if "handoff_" + v not in names], [])
+    tools = ["handoff_" + v for v in "cancel claim complete create extend get list_available reject release verify".split()]
+    tools += ["agent_whoami", "capability_list", "event_wait"]
+    same("tools/list of the pool", [t for t in tools if t not in anna.fits], [])
+    offers = {c["capability"]: c["agents"] for c in (await anna.tool("capability_list"))["capabilities"]}
+    same("capability_list says who offers one", sorted(a["handle"] for a in offers["go"]), ["maja@acme", "nils@acme"])
 
     # Offer. Python writes and reads whole numbers of any size.
     target = {"strategy": "capability", "capability": "go"}
@@ -123,6 +125,10 @@ async def story(how: str, crew: dict[str, Member], carried: bool) -> None:
     replay = await vera("verify", **fail)
     same("after kill -9 of the hub, a key used before is a replay", (replay["idempotent_replay"], replay["claim_epoch"]), (True, 2))
     parked = parked or park()
+    maja = await join("maja")
+    me = await maja.tool("agent_whoami")
+    holds = [(c["handoff_id"], c["claim_epoch"]) for c in me["open_claims"]]
+    same("agent_whoami tells a worker that was restarted who it is and what it holds", (me["handle"], me["capabilities"], holds), ("maja@acme", ["go"], [(first["handoff_id"], 2)]))
     told = (await maja("get", **it))["verification"]
     check(f"{how}: the executor sees the feedback, fenced", told["verdict"] == "fail" and "«untrusted " in told["feedback"] and "One test fails." in told["feedback"], told)
     await no("the old epoch is fenced off", maja("complete", **it, result=2, claim_epoch=1), "stale_claim_epoch")
@@ -140,6 +146,7 @@ async def story(how: str, crew: dict[str, Member], carried: bool) -> None:
     then = await parked[0]
     same("and the parked claim gets what was blocked", (then["handoff_id"], then["status"], then["payload"]), (second["handoff_id"], "CLAIMED", "second"))
     await no("what is done is done", nils("claim", **it), "thread_terminal")
+    await log(same, anna, first["handoff_id"])
 
     # Give back, refuse, take back.
     it = {"handoff_id": second["handoff_id"]}
@@ -154,6 +161,25 @@ async def story(how: str, crew: dict[str, Member], carried: bool) -> None:
     same("handoff_cancel takes it back", (await anna("cancel", handoff_id=third["handoff_id"]))["status"], "CANCELLED")
     nothing = await nils("claim", timeout_seconds=1)
     same("nothing is left to claim", (nothing["handoff_id"], nothing["timed_out"]), (None, True))
+
+
+async def log(same: object, anna: Member, handoff: str) -> None:
+    """Read the whole story of a handoff, page by page, and then wait for what comes next."""
+
+    async def events(**args: object) -> dict:
+        return await anna.tool("event_wait", project_root=anna.root, agent_id=anna.handle, **args)
+
+    told, page = [], {"next_cursor": "0", "has_more": True}
+    while page["has_more"]:
+        page = await events(stream="handoff", filters={"handoff_id": handoff}, cursor=page["next_cursor"], limit=3)
+        told += [(e["event_seq"], e["type"].removeprefix("handoff.")) for e in page["events"]]
+    want = "created claimed extended verification_requested verification_failed verification_requested completed"
+    same("event_wait tells the whole story without a gap", told, list(enumerate(want.split(), 1)))
+    news = asyncio.create_task(events(filters={"type": "handoff.created"}, timeout_seconds=50))
+    await asyncio.wait([news], timeout=0.3)
+    made = await anna("create", target={"strategy": "direct", "agent_id": "vera@acme"}, visibility="private")
+    same("and wakes for the next event of the workspace", [(e["type"], e["handoff_id"]) for e in (await news)["events"]], [("handoff.created", made["handoff_id"])])
+    await anna("cancel", handoff_id=made["handoff_id"])
 
 
 async def main() -> None:
@@ -183,11 +209,14 @@ async def main() -> None:
         ("fastmcp over stdio", fast_stdio, {"raise_on_error": False}, True),
     ):
         async with AsyncExitStack() as stack:
-            crew = {}
-            for name in ("anna", "maja", "nils", "vera"):
+
+            async def join(name: str, how=how, connect=connect, options=options, stack=stack) -> Member:
                 client = await stack.enter_async_context(await connect(name, stack))
-                crew[name] = Member(client, f"{name}@acme", "/srv/" + how.replace(" ", "-"), **options)
-            await story(how, crew, carried)
+                member = Member(client, f"{name}@acme", "/srv/" + how.replace(" ", "-"), **options)
+                await member.read_tools()
+                return member
+
+            await story(how, join, carried)
 
 
 asyncio.run(main())

@@ -6,12 +6,12 @@ import { createInterface } from "node:readline";
 import { same } from "./check.mjs";
 import { modernHTTP, modernStdio, olderHTTP, olderStdio } from "./connect.mjs";
 import { exact, member, pool } from "./pool.mjs";
+import { session } from "./session.mjs";
 
-// crew registers who works at the pool, and gives their keys by name.
-export async function crew(hub, anna) {
-  const keys = { anna: anna.api_key };
-  for (const [name, capability] of Object.entries({ maja: "go", nils: "go", vera: "review" })) {
-    keys[name] = (await hub.operator("agent", "add", `${name}@acme`, "--capability", capability)).api_key;
+// crew registers who works at the pool, but for those whose keys are given, and gives all keys by name.
+export async function crew(hub, keys = {}) {
+  for (const [name, capability] of Object.entries({ anna: "plan", maja: "go", nils: "go", vera: "review" })) {
+    keys[name] ??= (await hub.operator("agent", "add", `${name}@acme`, "--capability", capability)).api_key;
   }
   same("agent add registers an agent with its capability", (await hub.operator("agent", "show", "maja@acme")).capabilities, ["go"]);
   return keys;
@@ -33,19 +33,26 @@ export async function pools(hub, keys) {
     ["TypeScript SDKs over stdio", { anna: stdio(olderStdio), maja: stdio(modernStdio), nils: stdio(olderStdio), vera: stdio(modernStdio) }, true],
   ]) {
     const project_root = `/srv/${how.replaceAll(" ", "-")}`;
-    const team = {};
-    for (const [name, connect] of Object.entries(connects)) team[name] = await member(await connect(name), `${name}@acme`, project_root);
-    await pool(how, team, () => restart(hub), carried);
+    const join = async (name) => member(await connects[name](name), `${name}@acme`, project_root);
+    const team = await pool(how, join, () => restart(hub), carried);
     await exact(how, { url: `${hub.url}/mcp/pool`, key: keys.anna, project_root }, team);
     await Promise.all(Object.values(team).map((m) => m.client.close()));
   }
 }
 
-// poolsInPython runs the same in Python, which asks for each kill of the hub by a line.
-export async function poolsInPython(hub, python, keys) {
+// sessions lets the two work on a hub that wants a session with each verb.
+export async function sessions(hub, keys) {
+  const http = (connect) => (name) => connect(`${hub.url}/mcp/pool`, keys[name]);
+  await session("strict, TypeScript SDK over HTTP", http(olderHTTP));
+  await session("strict, TypeScript SDK over HTTP, 2026-07-28", http(modernHTTP));
+  await session("strict, TypeScript SDK over stdio", (name) => modernStdio(hub, `${name}@acme`, "pool"));
+}
+
+// inPython runs one of our programs, which asks for each kill of the hub by a line.
+export async function inPython(hub, python, keys, program) {
   const env = { ...process.env, HUB_URL: hub.url, HUB_BINARY: hub.binary, HUB_DATA: hub.data };
   for (const [name, key] of Object.entries(keys)) env[`${name.toUpperCase()}_KEY`] = key;
-  const child = spawn(python, [new URL("pool.py", import.meta.url).pathname], { env, stdio: ["pipe", "pipe", "inherit"] });
+  const child = spawn(python, [new URL(program, import.meta.url).pathname], { env, stdio: ["pipe", "pipe", "inherit"] });
   const ended = once(child, "close");
   for await (const line of createInterface({ input: child.stdout })) {
     if (line !== "kill the hub") {
@@ -56,5 +63,5 @@ export async function poolsInPython(hub, python, keys) {
     child.stdin.write("\n");
   }
   const [code] = await ended;
-  if (code !== 0) throw new Error(`the Python clients at the pool ended with ${code}`);
+  if (code !== 0) throw new Error(`${program} ended with ${code}`);
 }

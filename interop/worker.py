@@ -6,12 +6,6 @@ import os
 import sys
 import threading
 
-import fastmcp
-import httpx2
-from fastmcp.client.transports import StreamableHttpTransport
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
-
 ME = json.loads(os.environ["WORKER"])
 HEADERS = {"Authorization": "Bearer " + ME["key"]}
 
@@ -61,10 +55,18 @@ async def work(client: object, **how: object) -> None:
 
 
 async def main() -> None:
+    # Each library takes its time to load, so only the one that is used is.
     if ME["client"] == "fastmcp":
+        import fastmcp
+        from fastmcp.client.transports import StreamableHttpTransport
+
         async with fastmcp.Client(StreamableHttpTransport(ME["url"], headers=HEADERS)) as client:
             await work(client, raise_on_error=False)
     else:
+        import httpx2
+        from mcp import Client
+        from mcp.client.streamable_http import streamable_http_client
+
         async with httpx2.AsyncClient(headers=HEADERS, timeout=60) as http, Client(streamable_http_client(ME["url"], http_client=http)) as client:
             await work(client)
 

@@ -54,7 +54,7 @@ func TestHandoffListFindsAndPages(t *testing.T) {
 	w.refused(2, "exclude each other", "handoff", "list", "--unfetched", "--held-longer-than", "2h")
 	w.refused(2, "such as 2h or 3d", "handoff", "list", "--since", "yesterday")
 	w.refused(2, "90m", "handoff", "list", "--held-longer-than=-2h")
-	w.refused(1, "pending, accepted", "handoff", "list", "--status", "open")
+	w.refused(1, "pending, accepted", "handoff", "list", "--status", "opened")
 	w.refused(1, "handclasp agent list", "handoff", "list", "--agent", "nobody@acme")
 	w.refused(1, "1 to 200", "handoff", "list", "--limit", "500")
 	w.refused(1, "next_cursor", "handoff", "list", "--cursor", "junk")

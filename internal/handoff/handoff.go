@@ -112,6 +112,8 @@ type Verdict struct {
 	Feedback   string    `json:"feedback,omitempty"`
 	VerifiedBy string    `json:"verified_by"`
 	At         time.Time `json:"at"`
+	// Epoch is that of the claim as the verdict left it.
+	Epoch int `json:"epoch"`
 }
 
 // Handoff is one unit of work or context on its way from one holder to the next. It is the
@@ -323,7 +325,7 @@ func (h *Handoff) ReadableBy(actor Actor, a *Agent, now time.Time) bool {
 func (h *Handoff) PayloadFor(actorID string) bool {
 	switch h.State {
 	case Claimed, Verifying, Completed:
-		return h.Holder == actorID
+		return h.Holder == actorID || payloadToPastHolders && h.HeldBefore(actorID)
 	}
 	return false
 }

@@ -136,6 +136,8 @@ func (h *Handoff) AsHolder(actor Actor, epoch *int) error {
 	switch {
 	case !holds && h.HeldBefore(actor.ID):
 		return Refuse(CodeLeaseLost, "you held this handoff once and do not hold it now", "Look at it with "+h.tools().look+"; if it is open again and you may take it, "+h.tools().take+" takes it anew.")
+	case !holds && h.State == Open && h.isRecipient(actor.ID, actor.Handle) && h.RecipientDeclined:
+		return declinedBefore()
 	case !holds && h.State == Open && h.isRecipient(actor.ID, actor.Handle):
 		return Refuse(CodeInvalidTransition, "this handoff is pending: you have not accepted it", "Call "+h.tools().take+" first.")
 	case !holds && h.State.Terminal() && h.isRecipient(actor.ID, actor.Handle):
@@ -210,14 +212,16 @@ func (h *Handoff) Verify(actor Actor, a *Agent, pass bool, feedback string, epoc
 	if err := h.checkEpoch(epoch); err != nil {
 		return "", err
 	}
-	h.Verdict = &Verdict{Pass: pass, Feedback: feedback, VerifiedBy: actor.ID, At: now}
+	if !pass {
+		h.Epoch++
+	}
+	h.Verdict = &Verdict{Pass: pass, Feedback: feedback, VerifiedBy: actor.ID, At: now, Epoch: h.Epoch}
 	h.UpdatedAt = now
 	if pass {
 		h.end(Completed, actor, "", now)
 		return EventCompleted, nil
 	}
 	h.State = Claimed
-	h.Epoch++
 	h.grant(h.LeaseLength, now)
 	return EventVerificationFailed, nil
 }
@@ -237,7 +241,7 @@ func (h *Handoff) Reject(actor Actor, reason string, epoch *int, now time.Time) 
 		return EventRejected, nil
 	}
 	if h.RecipientDeclined {
-		return "", Refuse(CodeInvalidTransition, "you declined this handoff already; it is open to its fallback pool", "Nothing is left for you to do.")
+		return "", declinedBefore()
 	}
 	if h.Target != nil && h.Target.HasFallback() {
 		h.Recipient = actor.ID // it may have registered later
@@ -248,6 +252,10 @@ func (h *Handoff) Reject(actor Actor, reason string, epoch *int, now time.Time) 
 	}
 	h.end(Rejected, actor, reason, now)
 	return EventRejected, nil
+}
+
+func declinedBefore() *Error {
+	return Refuse(CodeInvalidTransition, "you declined this handoff already; it is open to its fallback pool", "Nothing is left for you to do.")
 }
 
 // Cancel takes h back: the creator while it is OPEN, or CLAIMED by an agent that was disabled

@@ -42,7 +42,12 @@ func (h *Hub) Accept(ctx context.Context, call Call, in AcceptInput) (Thread, er
 			return claimGone(&row)
 		}
 		if !found {
-			a, err := agentFor(c.Tx, call.Actor, &row)
+			var a *handoff.Agent
+			if row.Door == handoff.DoorPool {
+				a, err = c.keptLabelled(call.Actor, row.WorkspaceID)
+			} else {
+				a, err = agentFor(c.Tx, call.Actor, &row)
+			}
 			if err != nil {
 				return err
 			}

@@ -30,7 +30,9 @@ type ClaimResult struct {
 
 // Claim takes one handoff, single winner. Without an id it takes the next one that the caller may
 // claim, higher priority then oldest first, and no two callers the same; it waits for one as long
-// as it is told to.
+// as it is told to. It takes none only if at one moment there was none. The order is kept as far as
+// that makes nobody wait: on PostgreSQL one that another call is at is passed over, also if that call
+// then changes nothing, and one whose lease has just lapsed comes last until that is written down.
 func (h *Hub) Claim(ctx context.Context, call Call, in ClaimInput) (ClaimResult, error) {
 	at, err := h.poolCall(call, in.AgentID, in.ProjectRoot)
 	if err != nil {
@@ -63,20 +65,7 @@ func (h *Hub) Claim(ctx context.Context, call Call, in ClaimInput) (ClaimResult,
 func (h *Hub) claimOne(ctx context.Context, call Call, in ClaimInput, at place, once once) (Work, error) {
 	var out Work
 	err := h.change(ctx, "claim", call, func(c *change) error {
-		was, row, err := c.takeToClaim(in.ThreadID)
-		if isCode(err, handoff.CodeNotFound) {
-			return poolNotFound(in.ThreadID)
-		}
-		if err != nil {
-			return err
-		}
-		if err := inPlace(c.Tx, &row, at); err != nil {
-			return err
-		}
-		if err := c.admit(in.Session, &row); err != nil {
-			return err
-		}
-		effect, found, err := c.done(once.op, once.print)
+		was, row, effect, found, err := c.beginAt(c.takeToClaim, in.ThreadID, at, in.Session, once)
 		if err != nil {
 			return err
 		}
@@ -91,7 +80,7 @@ func (c *change) claimed(was, row *handoff.Handoff, effect store.Effect, found b
 	if found && !claimStands(row, c.call.Actor, effect.Epoch) {
 		return Work{}, claimGone(row)
 	}
-	a, err := labelled(c.Tx, c.call.Actor, row.WorkspaceID)
+	a, err := c.keptLabelled(c.call.Actor, row.WorkspaceID)
 	if err != nil {
 		return Work{}, err
 	}
@@ -171,7 +160,11 @@ func wakesOf(workspace string, offers []string, unjudged bool) []string {
 
 // claimant reads who wants to claim, in the workspace it means.
 func (h *Hub) claimant(tx *store.Tx, call Call, at place) (store.Workspace, *handoff.Agent, error) {
-	w, a, err := tx.Claimant(call.Actor.ID, at.id)
+	return claimant(tx.Claimant, call, at)
+}
+
+func claimant(read func(agentID, workspaceID string) (store.Workspace, handoff.Agent, error), call Call, at place) (store.Workspace, *handoff.Agent, error) {
+	w, a, err := read(call.Actor.ID, at.id)
 	if err == nil && a.Outside {
 		err = notAdmitted(at, call.Actor)
 	}
@@ -260,7 +253,7 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 			out = &w
 			return err
 		}
-		w, a, err := h.claimant(c.Tx, call, at)
+		w, a, err := claimant(c.KeepClaimant, call, at)
 		if err != nil {
 			return err
 		}
@@ -294,26 +287,30 @@ func (c *change) nextFor(a *handoff.Agent, w store.Workspace, s *search) (was, r
 		}
 	}
 	for range triesInside {
-		row, found, skipped, err := c.TakeOffered(workspace, keys, s.after)
-		switch {
-		case err != nil:
+		row, found, err := c.TakeOffered(workspace, keys, s.after)
+		if err != nil {
 			return row, row, false, err
-		case skipped:
-			// Others are at all that there is. Wait for the first of them: it may be given up.
-			if row, found, err = c.waitForFirst(workspace, keys, s.after); err != nil {
+		}
+		if !found && slipped { // there was more of it than is written down at once
+			if slipped, err = c.settleSlipped(a, workspace); err != nil {
+				return row, row, false, err
+			}
+			if slipped {
+				s.after = store.Start
+				continue
+			}
+		}
+		if !found {
+			none := c.Alone()
+			if !none {
+				row, found, none, err = c.busy(a, workspace, keys, s)
+			}
+			if err != nil || none {
 				return row, row, false, err
 			}
 			if !found {
 				continue
 			}
-		case !found && !slipped:
-			return row, row, false, nil
-		case !found: // there was more of it than is written down at once
-			if slipped, err = c.settleSlipped(a, workspace); err != nil || !slipped {
-				return row, row, false, err
-			}
-			s.after = store.Start
-			continue
 		}
 		fits, _, err := claimable(c.Tx, &row, a)
 		if err != nil {
@@ -328,33 +325,55 @@ func (c *change) nextFor(a *handoff.Agent, w store.Workspace, s *search) (was, r
 	return was, row, false, nil
 }
 
-func (c *change) waitForFirst(workspace string, keys []string, after store.Place) (handoff.Handoff, bool, error) {
-	list, err := c.Offered(workspace, keys, after, 1)
-	if err != nil || len(list) == 0 {
-		return handoff.Handoff{}, false, err
+// busy is for when nothing was free to take: others may be at all that there is, and give it up. It
+// looks at everything at one moment, from the start, because what was passed over may have changed
+// since; that comes after what the clock opened was written down, or somebody might write that down in
+// between, unseen by both looks. For the first that fits it waits. found: that one is locked now, and open.
+// none: there was nothing at that moment, or nothing behind a heap that does not fit.
+func (c *change) busy(a *handoff.Agent, workspace string, keys []string, s *search) (row handoff.Handoff, found, none bool, err error) {
+	last := s.after
+	for _, after := range []store.Place{store.Start, s.after} {
+		list, err := c.Offered(workspace, keys, after, triesInside)
+		if err != nil {
+			return row, false, false, err
+		}
+		for i := range list {
+			fits, _, err := claimable(c.Tx, &list[i], a)
+			if err != nil {
+				return row, false, false, err
+			}
+			if fits {
+				row, err = c.LockHandoff(list[i].ID)
+				return row, err == nil && row.State == handoff.Open && !row.Blocked(), false, err
+			}
+		}
+		if len(list) < triesInside {
+			return row, false, true, nil
+		}
+		last = store.PlaceOf(&list[len(list)-1])
 	}
-	row, err := c.LockHandoff(list[0].ID)
-	return row, err == nil && row.State == handoff.Open && !row.Blocked(), err
+	s.after = last
+	return row, false, false, nil
 }
 
 // settleSlipped writes down what the clock opened for the agent.
 func (c *change) settleSlipped(a *handoff.Agent, workspace string) (bool, error) {
 	const most = 64
-	list, err := c.Slipped(workspace, most)
+	list, err := c.Slipped(workspace, scanPage)
 	if err != nil {
 		return false, err
 	}
-	some := false
+	n := 0
 	for i := range list {
-		if now := list[i].At(c.Now()); !now.MayClaim(a, c.Now()) {
+		if now := list[i].At(c.Now()); n == most || !now.MayClaim(a, c.Now()) {
 			continue
 		}
-		if err := c.settle(list[i].ID); err != nil {
+		if _, err := c.settle(list[i].ID); err != nil {
 			return false, err
 		}
-		some = true
+		n++ // also where another was faster
 	}
-	return some, nil
+	return n > 0, nil
 }
 
 // claimable reports whether the agent may claim the row as it is now. judged is false when it might,

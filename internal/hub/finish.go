@@ -20,8 +20,10 @@ type CompleteInput struct {
 
 // Ended is the answer to a verb that ends a handoff.
 type Ended struct {
-	ThreadID    string
-	Status      string
+	ThreadID string
+	Status   string // a word of the team door
+	// DoorStatus is the word of the handoff's own door.
+	DoorStatus  string
 	CompletedAt time.Time
 	// Verifying: the work waits for its verdict.
 	Verifying bool
@@ -162,7 +164,7 @@ func (h *Hub) end(ctx context.Context, call Call, verb, id string, key *string, 
 }
 
 func endedAs(row *handoff.Handoff) Ended {
-	return Ended{ThreadID: row.ID, Status: row.State.TeamStatus(), CompletedAt: row.CompletedAt, Verifying: row.State == handoff.Verifying}
+	return Ended{ThreadID: row.ID, Status: row.State.TeamStatus(), DoorStatus: row.Status(), CompletedAt: row.CompletedAt, Verifying: row.State == handoff.Verifying}
 }
 
 func epochStands(epoch *int, row *handoff.Handoff) bool { return epoch == nil || *epoch == row.Epoch }

@@ -164,7 +164,7 @@ func TestACallThatCannotReadYetWhatWasCommittedLooksNowAndThen(t *testing.T) {
 	}
 	began = time.Now()
 	end()
-	for what, ch := range map[string]<-chan outcome{"the agent's": ch, "the operator's": tail} {
+	for what, ch := range map[string]<-chan arrival{"the agent's": ch, "the operator's": tail} {
 		if got := came(t, what, ch); got != "handoff.claimed" {
 			t.Errorf("%s came back with %q", what, got)
 		}

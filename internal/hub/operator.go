@@ -197,6 +197,10 @@ func (h *Hub) SetDisabled(ctx context.Context, call Call, handle string, disable
 	}
 	return h.change(ctx, "agent_disable", call, func(c *change) error {
 		a, err := agentNamed(c.Tx, handle)
+		if err == nil {
+			// Under its lock: what it is just claiming is committed first, and released.
+			a, err = c.LockAgent(a.Handle)
+		}
 		if err != nil || a.Disabled == disabled {
 			return err
 		}
@@ -219,7 +223,7 @@ func (c *change) releaseAll(agentID string) error {
 		return err
 	}
 	for _, id := range ids {
-		if err := c.settle(id); err != nil { // its lease may be over already
+		if _, err := c.settle(id); err != nil { // its lease may be over already
 			return err
 		}
 		was, err := c.LockHandoff(id)

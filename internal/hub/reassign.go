@@ -75,7 +75,7 @@ func (h *Hub) Reassign(ctx context.Context, call Call, in ReassignInput) (Reassi
 
 // heir reads the agent that is to hold the handoff, which must not keep its sender away.
 func (c *change) heir(row *handoff.Handoff, handle string) (store.AgentRow, error) {
-	to, err := c.AgentByHandle(handle)
+	to, err := c.KeepAgent(handle)
 	if isCode(err, handoff.CodeNotFound) {
 		return to, noRecipient("to", handle)
 	}
@@ -93,6 +93,7 @@ func (c *change) heir(row *handoff.Handoff, handle string) (store.AgentRow, erro
 func (c *change) handOver(was, row *handoff.Handoff, event handoff.EventType, m handoff.Message) error {
 	joins := row.Holder != row.Creator && row.Holder != row.Recipient && row.Holder != was.Holder
 	return first(
+		func() error { return c.judged(was) },
 		func() error { return c.InsertMessage(&m) },
 		func() error { return c.record(row, event, c.call.Actor, m.ID, m.SequenceNo, others(row)...) },
 		func() error { return c.parted(row, was.Holder) },

@@ -81,16 +81,16 @@ var (
 	}
 )
 
-// stage is a hub with a maker, a worker and a session of each.
-type stage struct {
+// strictStage is a hub with a maker, a worker and a session of each.
+type strictStage struct {
 	*hubtest.Fixture
 	calls    map[string]hub.Call
 	sessions map[string]hub.Session
 }
 
-func newStage(f *hubtest.Fixture) *stage {
+func newStrictStage(f *hubtest.Fixture) *strictStage {
 	f.T.Helper()
-	s := &stage{f, map[string]hub.Call{"maker": f.Agent("maker@acme"), "worker": able(f, "worker@acme")}, map[string]hub.Session{}}
+	s := &strictStage{f, map[string]hub.Call{"maker": f.Agent("maker@acme"), "worker": able(f, "worker@acme")}, map[string]hub.Session{}}
 	for who, call := range s.calls {
 		s.sessions[who] = openSession(f, call)
 	}
@@ -98,14 +98,14 @@ func newStage(f *hubtest.Fixture) *stage {
 }
 
 // in is the input of a call by one of them, with its session.
-func (s *stage) in(who, id string) hub.HoldInput {
+func (s *strictStage) in(who, id string) hub.HoldInput {
 	in := holding(s.calls[who], id)
 	in.Session = s.sessions[who]
 	return in
 }
 
 // handoff makes one in the state.
-func (s *stage) handoff(state string) string {
+func (s *strictStage) handoff(state string) string {
 	s.T.Helper()
 	id := opened(s.Fixture, s.calls["maker"], hub.OpenInput{Criteria: []string{"it is green"}}).HandoffID
 	steps := map[string][]string{"open": {}, "held": {"claim"}, "delivered": {"claim", "complete"}}[state]
@@ -118,7 +118,7 @@ func (s *stage) handoff(state string) string {
 func TestAStrictHubWantsASessionAndItsSecretWithEveryVerbOnAnOpenHandoff(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		s := newStage(f)
+		s := newStrictStage(f)
 		for name, v := range sessionVerbs {
 			in := s.in(v.by, s.handoff(v.on))
 			for what, session := range map[string]hub.Session{
@@ -150,7 +150,7 @@ func TestAStrictHubWantsASessionAndItsSecretWithEveryVerbOnAnOpenHandoff(t *test
 func TestAStrictHubRefusesOpenHandoffsAtToolsThatTakeNoSession(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		s := newStage(f)
+		s := newStrictStage(f)
 		for name, v := range sessionless {
 			id := s.handoff(v.on)
 			before := look(f, id).Handoff
@@ -179,7 +179,7 @@ func TestAStrictHubRefusesOpenHandoffsAtToolsThatTakeNoSession(t *testing.T) {
 func TestWhatOneMayNotSeeIsNotFoundBeforeASessionIsAskedFor(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		s := newStage(f)
+		s := newStrictStage(f)
 		eve := f.Agent("eve@acme")
 		id := opened(f, s.calls["maker"], hub.OpenInput{Visibility: "private"}).HandoffID
 		for _, verbs := range []map[string]strictVerb{sessionVerbs, sessionless} {
@@ -196,7 +196,7 @@ func TestWhatOneMayNotSeeIsNotFoundBeforeASessionIsAskedFor(t *testing.T) {
 func TestAKeyReplaysNothingWithoutTheSession(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		s := newStage(f)
+		s := newStrictStage(f)
 		opened(f, s.calls["maker"], hub.OpenInput{Payload: json.RawMessage(`{"n":1}`)})
 		next := sessionVerbs["claim the next"]
 		in := s.in("worker", "")
@@ -211,7 +211,7 @@ func TestAKeyReplaysNothingWithoutTheSession(t *testing.T) {
 func TestAStrictHubLetsTheOperatorAndTheClockDoTheirPart(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		s := newStage(f)
+		s := newStrictStage(f)
 		able(f, "other@acme")
 		id := s.handoff("held")
 		_, err := f.Hub.Reassign(bg, hubtest.Operator(), hub.ReassignInput{ThreadID: id, To: "other@acme", Reason: "they know it"})

@@ -30,20 +30,20 @@ func looks(f *hubtest.Fixture, cause string) int {
 	return n
 }
 
-// outcome is what a parked call came back with, in words.
-type outcome struct {
+// arrival is what a parked call came back with, in words.
+type arrival struct {
 	text string
 	err  error
 }
 
 // asleep starts a call and returns once it waits.
-func asleep(f *hubtest.Fixture, call func() (string, error)) <-chan outcome {
+func asleep(f *hubtest.Fixture, call func() (string, error)) <-chan arrival {
 	f.T.Helper()
 	before := asleepNow(f)
-	ch := make(chan outcome, 1)
+	ch := make(chan arrival, 1)
 	go func() {
 		text, err := call()
-		ch <- outcome{text, err}
+		ch <- arrival{text, err}
 	}()
 	parked(f, before+1)
 	return ch
@@ -61,7 +61,7 @@ func asleepNow(f *hubtest.Fixture) int {
 	return 0
 }
 
-func came(t *testing.T, what string, ch <-chan outcome) string {
+func came(t *testing.T, what string, ch <-chan arrival) string {
 	t.Helper()
 	select {
 	case o := <-ch:

@@ -110,6 +110,16 @@ func labelled(tx *store.Tx, actor handoff.Actor, workspaceID string) (*handoff.A
 	return &a, err
 }
 
+// keptLabelled is labelled for one that is about to hold something: it cannot be turned off before
+// that is committed, and then what it holds is found.
+func (c *change) keptLabelled(actor handoff.Actor, workspaceID string) (*handoff.Agent, error) {
+	if actor.Kind != handoff.KindAgent {
+		return nil, nil
+	}
+	a, err := c.KeepAgentIn(actor.ID, workspaceID)
+	return &a, err
+}
+
 // GetInput reads one handoff.
 type GetInput struct {
 	ProjectRoot string `json:"project_root"`
@@ -197,11 +207,16 @@ func parseStatus(word string) (handoff.State, error) {
 			return s, nil
 		}
 	}
-	words := make([]string, 0, 7)
+	return "", handoff.Invalid("known_status", handoff.Quote(word)+" came; "+joinOr(poolStatuses())+" are accepted")
+}
+
+// poolStatuses lists the words of the pool.
+func poolStatuses() []string {
+	var words []string
 	for _, s := range handoff.States() {
 		words = append(words, s.PoolStatus())
 	}
-	return "", handoff.Invalid("known_status", handoff.Quote(word)+" came; "+joinOr(words)+" are accepted")
+	return words
 }
 
 // poolCall checks what every call at the pool names: the caller itself and a project.

@@ -174,7 +174,7 @@ func (p *pool) hire(ctx context.Context) {
 
 // listen takes down what the workers say until it is enough.
 func (p *pool) listen(enough func() bool) {
-	for late := time.After(time.Minute); !enough(); {
+	for late := time.After(2 * time.Minute); !enough(); {
 		select {
 		case s := <-p.said:
 			p.note(s)

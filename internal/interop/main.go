@@ -37,7 +37,7 @@ func run(ctx context.Context, args []string) (code int) {
 			panic(what)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	if len(args) == 2 && args[0] == "drain" {
 		return drain(ctx, args[1])

@@ -3,6 +3,7 @@ package mcpserver_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -16,27 +17,18 @@ import (
 
 func strictTrust(c *hub.Config) { c.StrictTrust = true }
 
-// servedAt gives the caller at another address.
-func (c caller) servedAt(path string) *caller { c.path = path; return &c }
+// via gives the caller at another address.
+func (c caller) via(path string) *caller { c.path = path; return &c }
 
+// args are the arguments that a pool tool takes, and more of them.
 func (c *caller) args(more map[string]any) map[string]any {
-	args := map[string]any{"project_root": "/srv/shop", "agent_id": c.handle}
-	for k, v := range more {
-		args[k] = v
-	}
+	args := c.at("")
+	maps.Copy(args, more)
 	return args
 }
 
-// offerToAll makes an open handoff that everybody may claim.
-func (c *caller) offerToAll(more map[string]any) string {
-	c.t.Helper()
-	args := map[string]any{"project_root": "/srv/shop", "from_agent_id": c.handle, "target": map[string]any{"strategy": "broadcast"}, "visibility": "public"}
-	for k, v := range more {
-		args[k] = v
-	}
-	id, _ := c.ok("handoff_create", args)["handoff_id"].(string)
-	return id
-}
+// forEverybody is an open handoff that any agent may claim.
+var forEverybody = map[string]any{"target": map[string]any{"strategy": "broadcast"}}
 
 func TestTheSessionToolsAreOfThePoolWhereTheHubIsStrictAndOfTheWholeAlways(t *testing.T) {
 	t.Parallel()
@@ -44,7 +36,7 @@ func TestTheSessionToolsAreOfThePoolWhereTheHubIsStrictAndOfTheWholeAlways(t *te
 		w := newWire(t, "sqlite", hubtest.WithHub(func(c *hub.Config) { c.StrictTrust = strict }))
 		anna := w.agent("anna@acme")
 		for path, want := range map[string]bool{"/mcp": true, "/mcp/pool": strict, "/mcp/team": false} {
-			a := anna.servedAt(path).ask("2025-11-25", "tools/list", `{}`)
+			a := anna.via(path).ask("2025-11-25", "tools/list", `{}`)
 			var list struct{ Tools []struct{ Name string } }
 			if err := json.Unmarshal(a.Result, &list); err != nil {
 				t.Fatal(err)
@@ -58,7 +50,7 @@ func TestTheSessionToolsAreOfThePoolWhereTheHubIsStrictAndOfTheWholeAlways(t *te
 					t.Errorf("strict %v, %s: %s is in %v", strict, path, name, names)
 				}
 			}
-			r := anna.servedAt(path).call("session_open", anna.args(nil))
+			r := anna.via(path).call("session_open", anna.args(nil))
 			if served := r.rpcError == "" && !r.isError; served != want {
 				t.Errorf("strict %v, %s: session_open answers %s %s", strict, path, r.rpcError, r.text)
 			}
@@ -73,8 +65,8 @@ func TestAStrictHubIsWorkedWithSessionsOverTheWire(t *testing.T) {
 			t.Parallel()
 			w := newWire(t, kind, hubtest.WithHub(strictTrust))
 			anna, frank := w.pair()
-			anna, frank = anna.servedAt("/mcp"), frank.servedAt("/mcp")
-			id := anna.offerToAll(map[string]any{"acceptance_criteria": []string{"it is green"}, "payload": map[string]any{"n": 1}})
+			anna, frank = anna.via("/mcp"), frank.via("/mcp")
+			id := anna.offer(forEverybody, map[string]any{"acceptance_criteria": []string{"it is green"}, "payload": map[string]any{"n": 1}})
 			sessions := map[*caller]map[string]any{}
 			for _, c := range []*caller{anna, frank} {
 				s := c.ok("session_open", c.args(nil))
@@ -85,7 +77,7 @@ func TestAStrictHubIsWorkedWithSessionsOverTheWire(t *testing.T) {
 			}
 			step := func(c *caller, tool string, more map[string]any) map[string]any {
 				t.Helper()
-				args := c.args(map[string]any{"handoff_id": id})
+				args := c.at(id)
 				for k, v := range more {
 					args[k] = v
 				}
@@ -115,7 +107,7 @@ func TestAStrictHubIsWorkedWithSessionsOverTheWire(t *testing.T) {
 			step(frank, "handoff_complete", map[string]any{"claim_epoch": 2, "result": 1})
 			step(anna, "handoff_verify", map[string]any{"claim_epoch": 2, "verdict": "fail"})
 			step(frank, "handoff_reject", map[string]any{"claim_epoch": 3})
-			id = anna.offerToAll(nil)
+			id = anna.offer(forEverybody)
 			step(anna, "handoff_cancel", nil)
 
 			beat := frank.ok("session_heartbeat", sessions[frank])
@@ -135,17 +127,17 @@ func TestAStrictHubIsWorkedWithSessionsOverTheWire(t *testing.T) {
 func TestNoRefusalAndNoLogLineRepeatsTheSecretOfASession(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, "sqlite")
-	anna := w.agent("anna@acme").servedAt("/mcp")
+	anna := w.agent("anna@acme").via("/mcp")
 	s := anna.ok("session_open", anna.args(nil))
 	secret := s["session_secret"].(string)
-	id := anna.offerToAll(nil)
+	id := anna.offer(forEverybody)
 	odd := []any{secret, []any{secret}, map[string]any{secret: secret}, []any{secret, secret}, "\u0000" + secret, secret + strings.Repeat("0", 5000)}
 	for _, value := range odd {
 		for _, args := range []map[string]any{{"session_secret": value}, {"session_id": "x", "session_secret": value}, {"session_id": s["session_id"], "session_secret": value}, {"session_id": secret, "session_secret": value}} {
 			for _, tool := range []string{"session_heartbeat", "session_close", "handoff_claim", "handoff_extend", "handoff_release", "handoff_complete", "handoff_verify", "handoff_reject", "handoff_cancel"} {
 				if strings.HasPrefix(tool, "handoff") {
-					args = anna.args(args)
-					args["handoff_id"], args["claim_epoch"], args["verdict"] = id, 1, "pass"
+					args = maps.Clone(args)
+					maps.Copy(args, anna.at(id, "claim_epoch", 1, "verdict", "pass"))
 					if tool != "handoff_verify" {
 						delete(args, "verdict")
 					}
@@ -171,15 +163,15 @@ func TestAnAgentAsksWhoItIs(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			w := newWire(t, kind)
-			anna := w.agent("anna@acme").servedAt("/mcp")
+			anna := w.agent("anna@acme").via("/mcp")
 			frank := w.agent("frank@acme", func(in *hub.AgentInput) {
 				in.Role, in.Capabilities, in.Tags = "worker <b>", []string{"code"}, map[string][]string{"team": {"platform"}}
-			}).servedAt("/mcp")
-			team, pool := anna.hand(frank), anna.offerToAll(nil)
-			frank.ok("handoff_claim", frank.args(map[string]any{"handoff_id": pool}))
+			}).via("/mcp")
+			team, pool := anna.hand(frank), anna.offer(forEverybody)
+			frank.claim(pool)
 			frank.ok("accept_handoff", map[string]any{"thread_id": team})
 			anna.ok("send_message", map[string]any{"thread_id": team, "body": "by the way"})
-			me := frank.servedAt("/mcp/pool").ok("agent_whoami", `{}`)
+			me := frank.via("/mcp/pool").ok("agent_whoami", `{}`)
 			if me["handle"] != "frank@acme" || me["name"] != "frank@acme" || me["role"] != "worker <b>" || fmt.Sprint(me["capabilities"]) != "[code]" ||
 				fmt.Sprint(me["tags"]) != "map[team:[platform]]" || me["unread_total"] != 1.0 || me["more"] != nil || me["provenance"] != nil {
 				t.Errorf("%v", me)
@@ -217,7 +209,7 @@ func TestWhoamiAndTheCatalogStayWithinTheBudget(t *testing.T) {
 				words = append(words, fmt.Sprint(i, of(texture, 180)))
 				tags[fmt.Sprint("k", i)] = []string{of(texture, 180)}
 			}
-			anna := w.agent("anna@acme").servedAt("/mcp")
+			anna := w.agent("anna@acme").via("/mcp")
 			var who []*caller
 			for i := range 55 {
 				in := func(in *hub.AgentInput) { in.Capabilities = words[:1] }
@@ -226,7 +218,7 @@ func TestWhoamiAndTheCatalogStayWithinTheBudget(t *testing.T) {
 						in.Name, in.Role, in.Capabilities, in.Tags = of(texture, 200), of(texture, 200), words, tags
 					}
 				}
-				who = append(who, w.agent(fmt.Sprintf("a%02d%s@acme", i, strings.Repeat("x", 200)), in).servedAt("/mcp"))
+				who = append(who, w.agent(fmt.Sprintf("a%02d%s@acme", i, strings.Repeat("x", 200)), in).via("/mcp"))
 			}
 			first, from := who[0], anna.asHub(t)
 			for range 101 {

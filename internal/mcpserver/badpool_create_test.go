@@ -234,7 +234,7 @@ func TestEveryMalformedPartOfAnOfferIsRefusedNamingItself(t *testing.T) {
 		creating("trace_id", `7`, "", "a number"),
 		creating("trace_id", `"a\u0000"`, "", "NUL"),
 		creating("session_id", `7`, "", "a number"),
-		creating("session_id", `"`+text(65)+`"`, "", "65").with(large),
+		creating("session_id", `"`+text(65)+`"`, "", "no session").with(handoff.CodeSessionRequired),
 		creating("expires_in_seconds", `59`, "", "59", "60"),
 		creating("expires_in_seconds", `31536001`, "", "31536001", "31536000"),
 		creating("expires_in_seconds", `1.5`, "", "1.5"),

@@ -3,6 +3,7 @@ package mcpserver_test
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"handclasp/internal/hub"
 	"handclasp/internal/hubtest"
@@ -61,14 +62,17 @@ func (w *wire) poolAgent(handle string, change ...func(*hub.AgentInput)) *caller
 // coder is an agent that whoever asks for code may find.
 func coder(in *hub.AgentInput) { in.Capabilities = []string{"code"} }
 
+// tagKey is an egg for the key of a tag, which holds no equals sign.
+func (n *nest) tagKey(who string) string { return strings.ReplaceAll(n.egg(who+"_tag_key"), "=", ":") }
+
 // everyField is an open handoff with a canary wherever its creator can put one.
 func (n *nest) everyField(who string) map[string]any {
 	return map[string]any{
 		"target": map[string]any{"strategy": "mixed", "rules": []any{
 			map[string]any{"strategy": "capability", "capability": "code"},
 			map[string]any{"strategy": "role", "role": n.egg(who + "_target_role")},
-			map[string]any{"strategy": "tag", "selector": map[string]any{n.egg(who + "_tag_key"): []any{n.egg(who + "_tag_value")}}},
-			map[string]any{"strategy": "tag", "selector": []any{map[string]any{"key": n.egg(who + "_tag_key"), "operator": "NotIn", "values": []any{n.egg(who + "_tag_value")}}}},
+			map[string]any{"strategy": "tag", "selector": map[string]any{n.tagKey(who): []any{n.egg(who + "_tag_value")}}},
+			map[string]any{"strategy": "tag", "selector": []any{map[string]any{"key": n.tagKey(who), "operator": "NotIn", "values": []any{n.egg(who + "_tag_value")}}}},
 		}},
 		"payload":             map[string]any{n.egg(who + "_pool_key"): []any{n.egg(who + "_pool_payload")}},
 		"acceptance_criteria": []any{n.egg(who + "_criterion"), "it is green"},
@@ -79,9 +83,10 @@ func (n *nest) everyField(who string) map[string]any {
 // hatchPool fills the workspace: from anna to frank unless it says otherwise.
 func (n *nest) hatchPool() {
 	n.poolAgent("tagged@acme", coder, func(in *hub.AgentInput) {
+		in.Capabilities = append(in.Capabilities, n.egg("O_capability"))
 		in.Tags = map[string][]string{}
 		for _, who := range []string{"A", "F", "O"} {
-			in.Tags[n.egg(who+"_tag_key")] = []string{n.egg(who + "_tag_value")}
+			in.Tags[n.tagKey(who)] = []string{n.egg(who + "_tag_value")}
 		}
 	})
 	anna, frank := n.anna, n.frank
@@ -172,4 +177,26 @@ var poolCanaryCalls = map[string]func(n *nest) []reading{
 	},
 	"handoff_reject": func(n *nest) []reading { return n.onEach("handoff_reject", "reason", "r") },
 	"handoff_cancel": func(n *nest) []reading { return n.onEach("handoff_cancel", "reason", "r") },
+	"event_wait": func(n *nest) []reading {
+		var out []reading
+		for _, who := range []*caller{n.anna, n.frank} {
+			out = append(out, n.reads(who, "event_wait", who.at("", "cursor", "0"), who.at("", "cursor", "0", "stream", "agent"),
+				who.at("", "cursor", "0", "filters", map[string]any{"agent_id": "anna@acme"}),
+				who.at("", "cursor", "0", "stream", "handoff", "filters", map[string]any{"handoff_id": n.pool["open"]}))...)
+		}
+		return out
+	},
+	"agent_whoami": func(n *nest) []reading {
+		return slices.Concat(n.reads(n.anna, "agent_whoami", map[string]any{}), n.reads(n.frank, "agent_whoami", map[string]any{}))
+	},
+	"capability_list": func(n *nest) []reading {
+		return slices.Concat(n.reads(n.anna, "capability_list", map[string]any{}), n.reads(n.frank, "capability_list", map[string]any{}))
+	},
+	"session_open": func(n *nest) []reading { return n.reads(n.anna, "session_open", n.anna.args(nil)) },
+	"session_heartbeat": func(n *nest) []reading {
+		return n.reads(n.anna, "session_heartbeat", map[string]any{"session_id": n.egg("A_session"), "session_secret": n.egg("A_secret")})
+	},
+	"session_close": func(n *nest) []reading {
+		return n.reads(n.anna, "session_close", map[string]any{"session_id": n.egg("A_session"), "session_secret": n.egg("A_secret")})
+	},
 }

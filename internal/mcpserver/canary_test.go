@@ -409,8 +409,8 @@ func (n *nest) complete(t *testing.T, seen map[string]map[string]bool) {
 		}
 	}
 	for who, eggs := range seen {
-		if !eggs["CANARY_O_reason"] {
-			t.Errorf("%s was not shown the operator's reason", who)
+		if !eggs["CANARY_O_reason"] || !eggs["CANARY_O_capability"] {
+			t.Errorf("%s was not shown the operator's reason, or a word of the catalog", who)
 		}
 	}
 	for _, f := range neverShown {

@@ -1,6 +1,6 @@
 // Package restapi serves plain HTTP with JSON. So far it holds the operator's routes, which
-// are reached through the owner's socket: whoever can open that is the operator. And, for all, the
-// one route by which a join link is redeemed.
+// are reached through the owner's socket: whoever can open that is the operator. For agents it has
+// the events that they may see, and for all the one route by which a join link is redeemed.
 package restapi
 
 import (
@@ -267,8 +267,12 @@ func decodeOne(body io.Reader, dest any) error {
 }
 
 func (o *operator) answer(w http.ResponseWriter, r *http.Request, err error, body any) {
+	answer(w, r, o.log, err, body)
+}
+
+func answer(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error, body any) {
 	if err != nil {
-		o.fail(w, r, err)
+		fail(w, r, log, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -287,15 +291,19 @@ type Problem struct {
 	Retryable bool           `json:"retryable"`
 }
 
-func (o *operator) fail(w http.ResponseWriter, r *http.Request, err error) {
+func (o *operator) fail(w http.ResponseWriter, r *http.Request, err error) { fail(w, r, o.log, err) }
+
+// fail answers with a problem. r is nil where no route was found.
+func fail(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
 	var e *handoff.Error
 	if !errors.As(err, &e) {
 		if r != nil {
-			o.log.ErrorContext(r.Context(), "internal error", "route", r.Pattern, "error", err)
+			log.ErrorContext(r.Context(), "internal error", "route", r.Pattern, "error", err)
 		}
 		e = handoff.Refuse(handoff.CodeInternal, "internal error", "The log of the hub says more.")
 	}
 	status := handoff.Lookup(e.Code).HTTP
+	retryAfter(w, e)
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(Problem{"about:blank", http.StatusText(status), status, e.Message, e.Code, e.Hint, e.Details, e.Retryable()})

@@ -193,6 +193,11 @@ func (tx *Tx) Names(ids []string) (map[string]handoff.Agent, error) {
 	return out, err
 }
 
+// KeepAgent is AgentByHandle that keeps the agent from being turned off, as [Tx.KeepAgentIn] does.
+func (tx *Tx) KeepAgent(handle string) (AgentRow, error) {
+	return tx.agent("a.handle_key = $1"+tx.d.forKeyShare("a"), handoff.FoldHandle(handle), handle)
+}
+
 // SetDisabled turns an agent off or on.
 func (tx *Tx) SetDisabled(agentID string, disabled bool, now time.Time) error {
 	at := int64(0)

@@ -22,6 +22,9 @@ type dialect interface {
 	forUpdate() string
 	// forShare keeps the rows of a SELECT from being changed until the transaction ends.
 	forShare() string
+	// forKeyShare keeps the rows of one table of a SELECT from being locked by forUpdate, and lets
+	// them be changed.
+	forKeyShare(table string) string
 	// skipLocked is forUpdate for the rows of a table h that leaves out what others hold; empty where nobody can.
 	skipLocked() string
 	// lockShared and lockAlone take a lock that is no row's, by its number, until the transaction
@@ -68,6 +71,8 @@ func (sqlite) skipLocked() string   { return "" }
 func (sqlite) lockShared() string   { return "" }
 func (sqlite) lockAlone() string    { return "" }
 func (sqlite) eventsHidden() string { return "" }
+
+func (sqlite) forKeyShare(string) string { return "" }
 
 // Without statistics SQLite takes an index with an equal first column before a smaller one.
 func (sqlite) by(index string) string { return " INDEXED BY " + index }
@@ -129,6 +134,8 @@ func (postgres) skipLocked() string { return " FOR UPDATE OF h SKIP LOCKED" }
 // They cost no write and no contention on a page, as a row that many transactions lock would.
 func (postgres) lockShared() string { return "SELECT pg_advisory_xact_lock_shared($1)" }
 func (postgres) lockAlone() string  { return "SELECT pg_advisory_xact_lock($1)" }
+
+func (postgres) forKeyShare(table string) string { return " FOR KEY SHARE OF " + table }
 
 // An id is handed out before its transaction commits, so neither the id nor the transaction
 // id alone orders what readers may see. Below the oldest transaction that is still running,

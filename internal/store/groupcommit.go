@@ -205,6 +205,8 @@ func (c *committer) runOne(ctx context.Context, conn *sqliteConn, j *job) (err, 
 	err = call(j.fn, &Tx{ctx: ctx, now: c.s.clock(), d: c.s.d, e: conn, s: c.s})
 	if err != nil {
 		poison = conn.control(ctx, "ROLLBACK TO f")
+	} else {
+		c.s.pause(Commits)
 	}
 	if poison == nil {
 		poison = conn.control(ctx, "RELEASE f")

@@ -10,6 +10,16 @@ import (
 
 // AgentIn reads an agent with its labels, and whether it may use the workspace, in one round trip.
 func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
+	return tx.agentIn(id, workspaceID, "")
+}
+
+// KeepAgentIn is AgentIn that keeps the agent from being turned off until the end of tx, if it is
+// turned off under [Tx.LockAgent].
+func (tx *Tx) KeepAgentIn(id, workspaceID string) (handoff.Agent, error) {
+	return tx.agentIn(id, workspaceID, tx.d.forKeyShare("a"))
+}
+
+func (tx *Tx) agentIn(id, workspaceID, lock string) (handoff.Agent, error) {
 	var s agentScan
 	var labels AgentRow
 	found := false
@@ -17,7 +27,7 @@ func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
 	err := tx.each(`SELECT `+agentColumns+`, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
 			CASE WHEN EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $2 AND w.strict <> 0 AND NOT EXISTS
 				(SELECT 1 FROM workspace_members m WHERE m.workspace_id = w.id AND m.agent_id = a.id)) THEN 1 ELSE 0 END
-		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`,
+		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`+lock,
 		[]any{id, workspaceID}, func(r rows) error {
 			var kind, name, value string
 			found = true
@@ -41,6 +51,15 @@ func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
 // Claimant reads an agent with its labels together with the workspace that an id stands for, by way of
 // an alias. The agent is Outside where the workspace admits others only. All in one round trip.
 func (tx *Tx) Claimant(agentID, workspaceID string) (w Workspace, a handoff.Agent, err error) {
+	return tx.claimant(agentID, workspaceID, "")
+}
+
+// KeepClaimant is Claimant that keeps the agent from being turned off, as [Tx.KeepAgentIn] does.
+func (tx *Tx) KeepClaimant(agentID, workspaceID string) (w Workspace, a handoff.Agent, err error) {
+	return tx.claimant(agentID, workspaceID, tx.d.forKeyShare("a"))
+}
+
+func (tx *Tx) claimant(agentID, workspaceID, lock string) (w Workspace, a handoff.Agent, err error) {
 	var s agentScan
 	var labels AgentRow
 	found := false
@@ -48,12 +67,12 @@ func (tx *Tx) Claimant(agentID, workspaceID string) (w Workspace, a handoff.Agen
 	err = tx.each(`SELECT `+agentColumns+`, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
 			COALESCE(w.id, ''), COALESCE(w.root, ''), COALESCE(w.strict, 0), COALESCE(w.created_at, 0),
 			CASE WHEN w.strict <> 0 AND m.agent_id IS NULL THEN 1 ELSE 0 END,
-			COALESCE((SELECT min(lease_expires_at) FROM handoffs WHERE state = 'claimed' AND lease_expires_at > 0), 0),
-			COALESCE((SELECT min(fallback_at) FROM handoffs WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0), 0)
+			COALESCE((SELECT min(lease_expires_at) FROM handoffs`+tx.d.by("handoffs_by_lease")+` WHERE state = 'claimed' AND lease_expires_at > 0), 0),
+			COALESCE((SELECT min(fallback_at) FROM handoffs`+tx.d.by("handoffs_by_fallback")+` WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0), 0)
 		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id
 		LEFT JOIN workspaces w ON w.id = (SELECT CASE WHEN x.alias_of = '' THEN x.id ELSE x.alias_of END FROM workspaces x WHERE x.id = $2)
 		LEFT JOIN workspace_members m ON m.workspace_id = w.id AND m.agent_id = a.id
-		WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`,
+		WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`+lock,
 		[]any{agentID, workspaceID}, func(r rows) error {
 			var kind, name, value string
 			found = true
@@ -121,22 +140,23 @@ func (tx *Tx) ActiveAgents() ([]AgentRow, error) {
 	return list, err
 }
 
-// offering selects the active agents that offer a capability ($1) and may use a workspace ($2).
-const offering = ` FROM agent_labels l JOIN agents a ON a.id = l.agent_id
-	WHERE l.kind = 'capability' AND l.name = $1 AND a.disabled_at = 0 AND NOT EXISTS (SELECT 1 FROM workspaces w
-		WHERE w.id = $2 AND w.strict <> 0 AND NOT EXISTS (SELECT 1 FROM workspace_members m WHERE m.workspace_id = w.id AND m.agent_id = a.id))`
+// offering is from where and by what condition the active agents are selected that offer the capability
+// $1 in the workspace $2.
+const offering = ` FROM agent_labels l JOIN agents a ON a.id = l.agent_id WHERE l.kind = 'capability' AND l.name = $1 AND a.disabled_at = 0
+	AND (NOT EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $2 AND w.strict <> 0)
+		OR EXISTS (SELECT 1 FROM workspace_members m WHERE m.workspace_id = $2 AND m.agent_id = a.id))`
 
 // OtherVerifiers counts the active agents besides one that offer a capability and may use the workspace.
-func (tx *Tx) OtherVerifiers(capability, workspace, besides string) (int, error) {
+func (tx *Tx) OtherVerifiers(capability, workspaceID, besides string) (int, error) {
 	n := 0
-	err := tx.row(`SELECT count(*)`+offering+` AND a.id <> $3`, capability, workspace, besides).scan(&n)
+	err := tx.row(`SELECT count(*)`+offering+` AND a.id <> $3`, capability, workspaceID, besides).scan(&n)
 	return n, err
 }
 
 // Offering names the active agents that offer a capability and may use the workspace, in the order of
 // their ids, at most limit.
-func (tx *Tx) Offering(capability, workspace string, limit int) ([]string, error) {
-	return tx.ids(`SELECT a.id`+offering+` ORDER BY a.id LIMIT $3`, capability, workspace, limit)
+func (tx *Tx) Offering(capability, workspaceID string, limit int) ([]string, error) {
+	return tx.ids(`SELECT a.id`+offering+` ORDER BY a.id LIMIT $3`, capability, workspaceID, limit)
 }
 
 // CapabilityNames reads the capabilities of the catalog behind one, in their order, at most limit.

@@ -129,7 +129,7 @@ func TestAnAgentIsReadWithItsLabelsAndItsPlaceInTheWorkspace(t *testing.T) {
 	})
 }
 
-func TestOnlyActiveAgentsThatMayUseTheWorkspaceOfferACapability(t *testing.T) {
+func TestOnlyActiveAgentsOfTheWorkspaceOfferACapability(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, f *fixture) {
 		for _, a := range []handoff.Agent{
@@ -142,34 +142,25 @@ func TestOnlyActiveAgentsThatMayUseTheWorkspaceOfferACapability(t *testing.T) {
 			agent(t, f, a)
 		}
 		f.write(func(tx *store.Tx) error {
-			if err := tx.AddWorkspace(&store.Workspace{ID: "theirs", Root: "/theirs", CreatedAt: noon}); err != nil {
-				return err
-			}
-			if err := tx.SetStrict("theirs", true); err != nil {
-				return err
-			}
-			return tx.SetMember("theirs", "c", true)
+			return tx.Exec(`INSERT INTO workspaces (id, root, alias_of, strict, created_at) VALUES ('open', '/o', '', 0, 1), ('closed', '/c', '', 1, 1), ('empty', '/e', '', 1, 1)`,
+				`INSERT INTO workspace_members (workspace_id, agent_id) VALUES ('closed', 'c'), ('closed', 'b'), ('closed', 'd'), ('open', 'd')`)
 		})
-		f.read(func(tx *store.Tx) error {
-			for besides, want := range map[string]int{"a": 1, "b": 2, "d": 2, "": 2} {
-				if n, err := tx.OtherVerifiers("review", "ours", besides); err != nil || n != want {
-					t.Errorf("besides %s there are %d (%v), want %d", besides, n, err, want)
+		for workspace, want := range map[string][]string{"open": {"a", "c"}, "unknown": {"a", "c"}, "closed": {"c"}, "empty": nil} {
+			f.read(func(tx *store.Tx) error {
+				for _, besides := range []string{"a", "b", "c", "d", ""} {
+					others := slices.DeleteFunc(slices.Clone(want), func(id string) bool { return id == besides })
+					if n, err := tx.OtherVerifiers("review", workspace, besides); err != nil || n != len(others) {
+						t.Errorf("in %s besides %s there are %d (%v), want %v", workspace, besides, n, err, others)
+					}
 				}
-			}
-			for besides, want := range map[string]int{"a": 1, "c": 0} {
-				if n, err := tx.OtherVerifiers("review", "theirs", besides); err != nil || n != want {
-					t.Errorf("besides %s there are %d among the members (%v), want %d", besides, n, err, want)
+				for limit := 1; limit <= 3; limit++ {
+					if list, err := tx.Offering("review", workspace, limit); err != nil || !slices.Equal(list, want[:min(limit, len(want))]) {
+						t.Errorf("in %s the first %d are %v (%v)", workspace, limit, list, err)
+					}
 				}
-			}
-			for limit, want := range map[int][]string{1: {"a"}, 10: {"a", "c"}} {
-				if list, err := tx.Offering("review", "ours", limit); err != nil || !slices.Equal(list, want) {
-					t.Errorf("the first %d are %v (%v)", limit, list, err)
-				}
-			}
-			list, err := tx.Offering("review", "theirs", 10)
-			wantSame(t, "the members that offer it", list, []string{"c"})
-			return err
-		})
+				return nil
+			})
+		}
 	})
 }
 

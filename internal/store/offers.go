@@ -124,34 +124,32 @@ func InOrder(list []handoff.Handoff) []handoff.Handoff {
 }
 
 // TakeOffered locks the first handoff under any of the keys behind the place that nobody else is
-// changing just now. skipped reports that there were some and all were being changed.
-func (tx *Tx) TakeOffered(workspace string, keys []string, after Place) (h handoff.Handoff, found, skipped bool, err error) {
+// changing just now. Where others write at the same time, none may be found although there is one.
+func (tx *Tx) TakeOffered(workspace string, keys []string, after Place) (h handoff.Handoff, found bool, err error) {
 	// Enough for as many callers at once, each of which takes the first that is left; where there is
 	// one writer, the first is free.
 	candidates := 64
-	if tx.d.skipLocked() == "" {
+	if tx.Alone() {
 		candidates = 1
 	}
 	best := handoff.Handoff{}
 	for some := range slices.Chunk(keys, maxKeys) {
 		query, args := tx.offered(workspace, some, after, candidates)
-		lock := tx.d.skipLocked()
 		list, err := tx.handoffs(`SELECT `+allColumns+` FROM (SELECT * FROM (`+query+`) AS u ORDER BY rank, position, handoff_id LIMIT $5) AS o
 			CROSS JOIN handoffs h WHERE h.id = o.handoff_id AND h.state = 'open' AND h.deps_pending = 0 AND h.deps_failed = 0
-			ORDER BY o.rank, o.position, o.handoff_id LIMIT 1`+lock, args)
+			ORDER BY o.rank, o.position, o.handoff_id LIMIT 1`+tx.d.skipLocked(), args)
 		if err != nil {
-			return best, false, false, err
+			return best, false, err
 		}
 		if len(list) > 0 && (!found || PlaceOf(&list[0]).Before(PlaceOf(&best))) {
 			best, found = list[0], true
 		}
 	}
-	if found || tx.d.skipLocked() == "" {
-		return best, found, false, nil
-	}
-	left, err := tx.Offered(workspace, keys, after, 1)
-	return best, false, len(left) > 0, err
+	return best, found, nil
 }
+
+// Alone reports whether no other transaction writes while tx runs.
+func (tx *Tx) Alone() bool { return tx.d.skipLocked() == "" }
 
 // handoffs reads rows of allColumns or lightColumns.
 func (tx *Tx) handoffs(query string, args []any) ([]handoff.Handoff, error) {
@@ -186,6 +184,6 @@ func (tx *Tx) PoolOf(workspace, creatorID string, before Place, limit int) ([]ha
 // PoolHeld reads a page of the pool handoffs of a workspace that an agent holds as they are written
 // down, newest first.
 func (tx *Tx) PoolHeld(workspace, holderID string, before Place, limit int) ([]handoff.Handoff, error) {
-	return tx.handoffs(`SELECT `+lightColumns+` FROM handoffs h WHERE h.holder_id = $1 AND h.state IN ('claimed', 'verifying') AND h.door = 'pool' AND h.workspace_id = $2
+	return tx.handoffs(`SELECT `+lightColumns+` FROM handoffs h`+tx.d.by("handoffs_held")+` WHERE h.holder_id = $1 AND h.state IN ('claimed', 'verifying') AND h.door = 'pool' AND h.workspace_id = $2
 		AND (CAST($3 AS bigint) = 0 OR (h.created_at, h.id) < ($3, $4)) ORDER BY h.created_at DESC, h.id DESC LIMIT $5`, []any{holderID, workspace, before.CreatedAt, before.ID, limit})
 }

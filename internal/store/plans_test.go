@@ -74,7 +74,7 @@ func TestFindingWhatIsOfferedWalksThePrimaryKey(t *testing.T) {
 				return err
 			},
 			"a claim": func(tx *store.Tx, keys []string, after store.Place) error {
-				_, _, _, err := tx.TakeOffered("w", keys, after)
+				_, _, err := tx.TakeOffered("w", keys, after)
 				return err
 			},
 		} {
@@ -123,6 +123,10 @@ func TestWhatTimeDidIsFoundWithoutLookingThroughWhatIsOpen(t *testing.T) {
 				func(tx *store.Tx) error { _, err := tx.Due(noon, 100); return err },
 				[]string{"handoffs_by_lease", "handoffs_by_deadline", "handoffs_by_fallback"},
 			},
+			"next due": {
+				func(tx *store.Tx) error { _, err := tx.NextDue(); return err },
+				[]string{"handoffs_by_lease", "handoffs_by_deadline", "handoffs_by_fallback"},
+			},
 			"slipped": {
 				func(tx *store.Tx) error { _, err := tx.Slipped("w", 100); return err },
 				[]string{"handoffs_by_lease", "handoffs_by_fallback"},
@@ -131,12 +135,20 @@ func TestWhatTimeDidIsFoundWithoutLookingThroughWhatIsOpen(t *testing.T) {
 				func(tx *store.Tx) error { _, err := tx.PoolHeld("w", "anna", store.Place{}, 51); return err },
 				[]string{"handoffs_held"},
 			},
+			"claims": {
+				func(tx *store.Tx) error { _, err := tx.Claims("anna", 51); return err },
+				[]string{"handoffs_held"},
+			},
+			"moved": {
+				func(tx *store.Tx) error { _, err := tx.MovePool("elsewhere", "w", 100); return err },
+				[]string{"handoffs_of_workspace"},
+			},
 			"created": {
 				func(tx *store.Tx) error { _, err := tx.PoolOf("w", "anna", store.Place{}, 51); return err },
 				[]string{"handoffs_by_creator"},
 			},
 		} {
-			f.read(func(tx *store.Tx) error {
+			f.write(func(tx *store.Tx) error {
 				tx.Now() // begins the transaction
 				plan, err := tx.Explain(test.find)
 				must(t, err)

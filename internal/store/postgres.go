@@ -227,12 +227,14 @@ func (r *pgRows) Close() error {
 	return errors.Join(r.Rows.Err(), r.results.Close())
 }
 
+const beginWrite = "BEGIN"
+
 // writePostgres runs fn until it commits, is refused, or fails for good.
 func (s *Store) writePostgres(ctx context.Context, fn func(*Tx) error) error {
 	run, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeDeadline)
 	defer cancel()
 	for try := 0; ; try++ {
-		unknown, err := s.attempt(ctx, run, "BEGIN", fn)
+		unknown, err := s.attempt(ctx, run, beginWrite, fn)
 		if err == nil {
 			return nil
 		}
@@ -312,6 +314,9 @@ func (s *Store) attempt(caller, ctx context.Context, begin string, fn func(*Tx) 
 	t := &pgTx{conn: pg, begin: begin, clock: s.cfg.Clock, queue: &pgx.Batch{}}
 	err = call(fn, &Tx{ctx: ctx, d: s.d, e: t, s: s})
 	if err == nil {
+		if begin == beginWrite {
+			s.pause(Commits)
+		}
 		if err = t.commit(ctx); err == nil {
 			return false, nil
 		}

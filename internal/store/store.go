@@ -39,8 +39,27 @@ type Config struct {
 	MaxConns int
 	// Program is the version of this program; a backup names it.
 	Program string
+	// Pause, if set, is called at the points of every write, which goes on when it returns. Tests
+	// order transactions with it.
+	Pause func(Point)
 
 	schema int64 // tests stop at an older one; 0 means SchemaVersion
+}
+
+// Point is a moment of a write.
+type Point int
+
+// The points: before it is queued or begun, before it is committed, and when it is over either way.
+const (
+	Begins Point = iota
+	Commits
+	Ends
+)
+
+func (s *Store) pause(at Point) {
+	if s.cfg.Pause != nil {
+		s.cfg.Pause(at)
+	}
 }
 
 func (c *Config) schemaVersion() int64 {
@@ -176,6 +195,8 @@ func (s *Store) Write(ctx context.Context, fn func(*Tx) error) error {
 	if s.isClosed() {
 		return errClosed
 	}
+	s.pause(Begins)
+	defer s.pause(Ends)
 	var err error
 	if s.group != nil {
 		err = s.group.do(ctx, fn)

@@ -109,6 +109,22 @@ func (tx *Tx) Workspaces() ([]Workspace, error) {
 	return list, err
 }
 
+// Roots reads the roots of some workspaces by their ids.
+func (tx *Tx) Roots(ids []string) (map[string]string, error) {
+	roots := make(map[string]string, len(ids))
+	if len(ids) == 0 {
+		return roots, nil
+	}
+	in, args := placeholders(ids, 1)
+	err := tx.each(`SELECT id, root FROM workspaces WHERE id IN (`+in+`)`, args, func(r rows) error {
+		var id, root string
+		err := r.Scan(&id, &root)
+		roots[id] = root
+		return err
+	})
+	return roots, err
+}
+
 // Aliases names the workspaces that are other names of one, in the order of their ids.
 func (tx *Tx) Aliases(id string) ([]string, error) {
 	return tx.ids(`SELECT id FROM workspaces WHERE alias_of = $1 ORDER BY id`, id)
@@ -191,9 +207,7 @@ func (tx *Tx) PoolCounts() (map[string]map[handoff.State]int, error) {
 	}
 	// What the clock has changed is not written down everywhere yet.
 	now := micros(tx.Now())
-	err := tx.each(`SELECT h.workspace_id, h.state, h.expires_at, count(*) FROM handoffs h WHERE h.door = 'pool' AND h.id IN (
-			SELECT id FROM handoffs WHERE state = 'claimed' AND lease_expires_at > 0 AND lease_expires_at <= $1
-			UNION ALL SELECT id FROM handoffs WHERE state = 'open' AND expires_at > 0 AND expires_at <= $1)
+	err := tx.each(`SELECT h.workspace_id, h.state, h.expires_at, count(*) FROM handoffs h WHERE h.door = 'pool' AND h.id IN (`+tx.lapsed()+` UNION ALL `+tx.overdue()+`)
 		GROUP BY h.workspace_id, h.state, h.expires_at`, []any{now}, func(r rows) error {
 		var id string
 		var s handoff.State

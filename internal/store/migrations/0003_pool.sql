@@ -12,6 +12,7 @@ CREATE TABLE offers (
 ){{clustered}};
 DROP TABLE handoff_targets;
 DROP INDEX handoffs_pool;
+CREATE INDEX handoffs_of_workspace ON handoffs (workspace_id, state) WHERE door = 'pool';
 
 ALTER TABLE handoffs ADD COLUMN fallback_opened bigint NOT NULL DEFAULT 0;
 ALTER TABLE handoffs ADD COLUMN deps_total bigint NOT NULL DEFAULT 0;
