@@ -126,9 +126,6 @@ func (h *Hub) View(ctx context.Context, call Call, in ViewInput) (Thread, error)
 			}
 			hide(&row, call.Actor, a)
 		}
-		if row.Door == handoff.DoorPool {
-			hide(&row, call.Actor, a)
-		}
 		t, err = readThread(tx, call.Actor, row, in.After, limit, in.Size)
 		if err == nil && in.ForPerson && row.Door == handoff.DoorPool {
 			err = t.surroundings(tx, a)

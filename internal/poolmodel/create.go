@@ -123,6 +123,11 @@ func (m *Model) onlyClaimantVerifies(h *Handoff, o *Open) bool {
 	return strings.EqualFold(o.Target.only(), verifier)
 }
 
+// MayDependOn reports whether what the call creates may wait for h.
+func (m *Model) MayDependOn(h *Handoff, c Call) bool {
+	return h.Workspace == m.workspace(c.Root) && m.reads(h, c.Actor) && (!h.terminal() || h.State == handoff.Completed)
+}
+
 func (m *Model) depend(h *Handoff, names []string) handoff.Code {
 	for _, name := range names {
 		d := m.find(name)

@@ -150,8 +150,10 @@ func (d *draw) moment(now time.Time) time.Time {
 	case kind < 17:
 		var dues []time.Time
 		for _, h := range d.m.Handoffs {
-			if due := h.Due(); due.After(soon.Add(time.Millisecond)) {
-				dues = append(dues, due)
+			for _, due := range []time.Time{h.Due(), h.Deadline} {
+				if due.After(soon.Add(time.Millisecond)) {
+					dues = append(dues, due)
+				}
 			}
 		}
 		if len(dues) == 0 {

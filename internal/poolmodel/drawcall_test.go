@@ -43,7 +43,7 @@ func (d *draw) call() poolmodel.Call {
 		c.As = c.Actor
 		return c
 	case poolmodel.List:
-		c := poolmodel.Call{Verb: kind, Actor: d.actor(), Root: one(d, rootNames), Limit: one(d, []int{0, 1, 2, 500}), Scope: one(d, []string{"available", "", "mine_created", "mine_claimed", "to_verify", "all"})}
+		c := poolmodel.Call{Verb: kind, Actor: d.actor(), Root: one(d, rootNames), Limit: one(d, []int{1, 2, 0, 500}), Scope: one(d, []string{"available", "", "available", "mine_created", "mine_claimed", "to_verify", "available", "mine_created", "all"})}
 		c.As = c.Actor
 		return c
 	case poolmodel.Extend, poolmodel.Release, poolmodel.Deliver, poolmodel.Complete, poolmodel.Reject, poolmodel.Decline:
@@ -132,7 +132,7 @@ var weights = []struct {
 	{poolmodel.Complete, 4},
 	{poolmodel.Decline, 4},
 	{poolmodel.Reject, 4},
-	{poolmodel.Release, 4},
+	{poolmodel.Release, 5},
 	{poolmodel.Extend, 4},
 	{poolmodel.TakeBack, 3},
 	{poolmodel.Cancel, 2},

@@ -1,6 +1,7 @@
 package poolmodel_test
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -20,15 +21,11 @@ func (d *draw) create() poolmodel.Call {
 	if rapid.Bool().Draw(d.t, "criteria") {
 		o.Criteria, o.VerifyBy = true, d.verifyBy()
 	}
-	if rapid.IntRange(0, 3).Draw(d.t, "depends") == 3 {
-		for range rapid.IntRange(1, 3).Draw(d.t, "") {
-			if len(d.m.Handoffs) > 0 {
-				o.DependsOn = append(o.DependsOn, one(d, d.m.Handoffs).Name)
-			}
-		}
+	if rapid.IntRange(0, 2).Draw(d.t, "depends") == 2 {
+		o.DependsOn = d.dependencies(c)
 	}
-	if rapid.IntRange(0, 3).Draw(d.t, "expires") == 3 {
-		o.ExpiresIn = one(d, []int64{60, 200, 600, 3600})
+	if rapid.IntRange(0, 2).Draw(d.t, "expires") == 2 {
+		o.ExpiresIn = one(d, []int64{60, 60, 200, 3600})
 	}
 	c.Open = o
 	switch rapid.IntRange(0, 50).Draw(d.t, "fault") {
@@ -52,6 +49,28 @@ func (d *draw) create() poolmodel.Call {
 		o.Target = &poolmodel.Target{Strategy: poolmodel.Tag, Selector: []poolmodel.Requirement{{Key: "team", Operator: "In", Values: []string{unknown}}}}
 	}
 	return c
+}
+
+// dependencies are some that the caller may name, at times others.
+func (d *draw) dependencies(c poolmodel.Call) []string {
+	var may, any []string
+	for _, h := range d.m.Handoffs {
+		any = append(any, h.Name)
+		if d.m.MayDependOn(h, c) {
+			may = append(may, h.Name)
+		}
+	}
+	if len(may) == 0 || d.rarely(10) {
+		may = any
+	}
+	var list []string
+	for range min(len(may), rapid.IntRange(1, 3).Draw(d.t, "")) {
+		name := one(d, may)
+		if !slices.Contains(list, name) || d.rarely(5) {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 func (d *draw) verifyBy() *poolmodel.VerifyBy {

@@ -100,7 +100,7 @@ func (h *Handoff) sameEpoch(named *int, epoch int) bool { return named == nil ||
 
 // verify judges delivered work.
 func (m *Model) verify(c Call, h *Handoff) Reply {
-	if v := h.Verdict; v != nil && v.Pass == c.Pass && v.Feedback == c.Text && v.By == c.Actor {
+	if v := h.Verdict; v != nil && v.Pass == c.Pass && v.Feedback == c.Text && v.By == c.Actor && v.Epoch == h.Epoch {
 		if c.Pass && h.State == handoff.Completed && h.sameEpoch(c.Epoch, h.Epoch) ||
 			!c.Pass && h.State == handoff.Claimed && h.sameEpoch(c.Epoch, h.Epoch-1) {
 			return Reply{Replay: true}
@@ -116,12 +116,13 @@ func (m *Model) verify(c Call, h *Handoff) Reply {
 	case h.stale(c.Epoch):
 		return refuse(handoff.CodeStaleClaimEpoch)
 	}
-	h.Verdict = &Verdict{Pass: c.Pass, Feedback: c.Text, By: c.Actor}
+	h.Verdict = &Verdict{Pass: c.Pass, Feedback: c.Text, By: c.Actor, Epoch: h.Epoch}
 	if c.Pass {
 		m.complete(h, c.Actor)
 		return Reply{}
 	}
 	h.Epoch++
+	h.Verdict.Epoch = h.Epoch
 	h.State = handoff.Claimed
 	if h.Lease > 0 { // its original length anew
 		h.LeaseEnds = m.now.Add(h.Lease)

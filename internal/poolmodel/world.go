@@ -150,6 +150,7 @@ type Verdict struct {
 	Pass     bool
 	Feedback string
 	By       string
+	Epoch    int // of the handoff since
 }
 
 // Event is one line of the log of a handoff: what happened, and how it was then.
