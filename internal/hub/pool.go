@@ -425,7 +425,11 @@ func (c *change) inCatalog(field, kind string, words []string) error {
 		what += "; did you mean " + joinOr(near) + "?"
 	}
 	e := handoff.Invalid(field, what).With("unknown", unknown)
-	e.Hint = "Nothing was written. capability_list shows the capabilities; the operator adds words with: handclasp catalog add."
+	e.Hint = "Nothing was written. "
+	if kind == store.CatalogCapability {
+		e.Hint += "capability_list shows the capabilities; "
+	}
+	e.Hint += "the operator lists and adds words with: handclasp catalog."
 	if len(near) > 0 {
 		e = e.With("near_matches", near)
 	}
