@@ -225,6 +225,13 @@ func (tx *Tx) PoolCounts() (map[string]map[handoff.State]int, error) {
 	return counts, err
 }
 
+// PoolSize counts the pool handoffs that stand in a workspace under this very id.
+func (tx *Tx) PoolSize(id string) (int, error) {
+	n := 0
+	err := tx.row(`SELECT count(*) FROM handoffs WHERE door = 'pool' AND workspace_id = $1`, id).scan(&n)
+	return n, err
+}
+
 // Scattered reads, of the workspaces that are other names of another, those in which pool handoffs
 // still stand, each with that other one.
 func (tx *Tx) Scattered() (map[string]string, error) {
