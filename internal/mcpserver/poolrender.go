@@ -28,12 +28,14 @@ var (
 
 // madeTraceID is what trace ids look like that the hub, or a tracer, made. Others are words that the
 // creator chose, and an id that was altered would be of no use.
-var madeTraceID = regexp.MustCompile(`^[0-9a-f]{32}$`)
-var eventOut = []param{
-	str("type", "").need(), str("handoff_id", ""), integer("event_seq", "Counts the handoff's own events.", 0, math.MaxInt32), str("actor", "Who did it.").need(),
-	str("subject_id", "What else it is about."), str("status", "Of the handoff, then."), integer("claim_epoch", "", 0, math.MaxInt32),
-	str("trace_id", ""), str("session_id", "Of your own."), str("at", "").need(), provenanceOut,
-}
+var (
+	madeTraceID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+	eventOut    = []param{
+		str("type", "").need(), str("handoff_id", ""), integer("event_seq", "Counts the handoff's own events.", 0, math.MaxInt32), str("actor", "Who did it.").need(),
+		str("subject_id", "What else it is about."), str("status", "Of the handoff, then."), integer("claim_epoch", "", 0, math.MaxInt32),
+		str("trace_id", ""), str("session_id", "Of your own."), str("at", "").need(), provenanceOut,
+	}
+)
 
 var priorityWords = map[int]string{-1: "low", 0: "normal", 1: "high"}
 
@@ -211,8 +213,8 @@ func eventFields(r *result, e *hub.SeenEvent) {
 		r.num("claim_epoch", int64(e.Epoch))
 	}
 	if e.TraceID != "" {
-		own := e.Own || isToken(e.TraceID)
-		r.prose("trace_id", e.TraceID, own)
+		own := e.Own || madeTraceID.MatchString(e.TraceID)
+		r.data("trace_id", e.TraceID, own)
 		if !own {
 			r.from(provenance{Origin: "pool_creator", Sender: e.Creator, SenderVerified: true}, false)
 		}
