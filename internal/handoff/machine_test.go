@@ -54,6 +54,7 @@ type machine struct {
 	delivered string          // who delivered the work that waits or was passed
 	length    time.Duration   // of the lease as it was granted last
 	waitsFrom time.Time       // when the wait for the fallback pool began; zero while it is blocked
+	opened    bool            // the pool was open when the handoff was last OPEN
 }
 
 // fallbackAfter is how long the fallback pools of the machine wait.
@@ -160,6 +161,9 @@ func (m *machine) settle(t *rapid.T) {
 		if did == (diffOf(&before, &m.h) == "") {
 			t.Fatalf("the clock reports %v, and the handoff changed so: %s", did, diffOf(&before, &m.h))
 		}
+	}
+	if m.h.State == Open {
+		m.opened = m.poolOpen()
 	}
 	if len(steps) == 3 && read.State == Open && read.Target.HasFallback() && !read.RecipientDeclined {
 		read.FallbackOpened = m.poolOpen()
@@ -291,8 +295,11 @@ func (m *machine) keepsWaiting(before *Handoff, event EventType) {
 	}
 }
 
-// poolOpen reports whether the fallback pool may claim.
+// poolOpen reports whether the fallback pool may claim. It does not open while somebody holds it.
 func (m *machine) poolOpen() bool {
+	if m.h.State != Open {
+		return m.opened
+	}
 	return m.h.RecipientDeclined || !m.waitsFrom.IsZero() && !m.now.Before(m.waitsFrom.Add(fallbackAfter))
 }
 
@@ -314,7 +321,7 @@ func (m *machine) holdsAlways(fail func(string, ...any)) {
 		fail("accepted_at disagrees with the epoch")
 	case len(h.Criteria) == 0 && (h.State == Verifying || h.Verdict != nil):
 		fail("a verdict without criteria")
-	case h.Target.HasFallback() && h.FallbackOpen(m.now) != m.poolOpen():
+	case h.Target.HasFallback() && !h.State.Terminal() && h.FallbackOpen(m.now) != m.poolOpen():
 		fail("the wait for the fallback began at %v, and it is open: %v", m.waitsFrom, !m.poolOpen())
 	case h.RecipientDeclined && h.Holder != recipient && !m.judges(recipient, h) && h.ReadableBy(actorOf(recipient), m.agents[recipient], m.now):
 		fail("who declined it still reads it")

@@ -319,7 +319,7 @@ func (m *machine) append(t *rapid.T) {
 	who, asks := m.actor(t, m.holds), rapid.Bool().Draw(t, "expects a reply")
 	m.play(t, "append", who, func(h *Handoff) Code {
 		// At the pool the one that is named takes part until it says no or somebody has claimed.
-		named := who == h.Recipient && (h.Door == DoorTeam || h.Holder == "" && !h.RecipientDeclined)
+		named := m.addressed(who, h) && (h.Door == DoorTeam || h.Holder == "" && !h.RecipientDeclined)
 		takesPart := who == operator || who == creator || named || who == h.Holder ||
 			(h.State == Verifying || h.State == Completed) && m.judges(who, h)
 		switch {

@@ -75,6 +75,7 @@ func (h *Handoff) Claim(actor Actor, in ClaimInput, now time.Time, lim Limits) (
 		return "", Refuse(CodeDependencyNotMet, fmt.Sprintf("%d dependencies are pending and %d have failed", h.DepsPending, h.DepsFailed), "Wait until they are completed.")
 	}
 	h.Epoch++
+	h.FallbackOpened = h.FallbackOpen(now) // its pool waits no more, and does not open meanwhile
 	h.State = Claimed
 	h.Holder = actor.ID
 	h.WaitsForReply = false
@@ -392,6 +393,7 @@ func (h *Handoff) Reassign(actor Actor, in ReassignInput, now time.Time) (EventT
 	}
 	h.leave()
 	h.Messages++
+	h.FallbackOpened = h.FallbackOpen(now)
 	h.State = Claimed
 	h.Holder = to.ID
 	h.Epoch++

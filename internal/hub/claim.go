@@ -381,10 +381,10 @@ func (c *change) settleSlipped(a *handoff.Agent, workspace string) (bool, error)
 		if now := list[i].At(c.Now()); n == most || !now.MayClaim(a, c.Now()) {
 			continue
 		}
-		if err := c.settle(list[i].ID); err != nil {
+		if _, err := c.settle(list[i].ID); err != nil {
 			return false, err
 		}
-		n++
+		n++ // also where another was faster
 	}
 	return n > 0, nil
 }

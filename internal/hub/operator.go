@@ -223,7 +223,7 @@ func (c *change) releaseAll(agentID string) error {
 		return err
 	}
 	for _, id := range ids {
-		if err := c.settle(id); err != nil { // its lease may be over already
+		if _, err := c.settle(id); err != nil { // its lease may be over already
 			return err
 		}
 		was, err := c.LockHandoff(id)

@@ -303,6 +303,49 @@ func TestWhatADependentWaitsForIsNamedToThoseWhoMaySeeIt(t *testing.T) {
 	})
 }
 
+func TestAStrictWorkspaceIsFollowedByItsMembersOnly(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		anna, eve := f.Agent("anna@acme"), f.Agent("eve@acme")
+		able(f, "cid@acme")
+		opened(f, anna, hub.OpenInput{})
+		yes := true
+		_, err := f.Hub.Members(bg, hubtest.Operator(), hub.MembersInput{Root: project, Add: []string{"anna@acme"}, Strict: &yes})
+		noError(t, err)
+		if list := allOf(f, anna, hub.EventWaitInput{}); len(list) != 1 {
+			t.Fatalf("a member: %v", list)
+		}
+		_, err = f.Hub.EventWait(bg, eve, hub.EventWaitInput{ProjectRoot: project, AgentID: "eve@acme"})
+		hubtest.WantCode(t, err, handoff.CodePermissionDenied)
+		for _, stream := range []string{hub.StreamAgent, hub.StreamAll} {
+			if list := allOf(f, eve, hub.EventWaitInput{Stream: stream, Filters: hub.EventFilters{Types: []string{"handoff."}}}); len(list) != 0 {
+				t.Fatalf("one who is none, %s: %v", stream, list)
+			}
+		}
+	})
+}
+
+func TestAWorkspaceIsFollowedByItsOtherNameToo(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		anna, cid := f.Agent("anna@acme"), able(f, "cid@acme")
+		before := opened(f, anna, hub.OpenInput{}).HandoffID
+		settled(f)
+		ch := asleep(f, waitsForEvent(f, cid, hub.EventWaitInput{}))
+		_, err := f.Hub.Alias(bg, hubtest.Operator(), hub.AliasInput{Root: project, Of: "/srv/main"})
+		noError(t, err)
+		opened(f, anna, hub.OpenInput{})
+		if got := came(t, "one who waited under the name that became another", ch); got != "handoff.created" {
+			t.Fatalf("it came back with %q", got)
+		}
+		for _, root := range []string{project, "/srv/main"} {
+			if list := allOf(f, cid, hub.EventWaitInput{ProjectRoot: root}); len(list) != 2 || !strings.Contains(list[0], before) {
+				t.Errorf("%s: %v", root, list)
+			}
+		}
+	})
+}
+
 func TestALongLogIsReadInBoundedSteps(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {

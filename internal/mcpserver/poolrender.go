@@ -28,14 +28,13 @@ var (
 
 // madeTraceID is what trace ids look like that the hub, or a tracer, made. Others are words that the
 // creator chose, and an id that was altered would be of no use.
-var (
-	madeTraceID = regexp.MustCompile(`^[0-9a-f]{32}$`)
-	eventOut    = []param{
-		str("type", "").need(), str("handoff_id", ""), integer("event_seq", "Counts the handoff's own events.", 0, math.MaxInt32), str("actor", "Who did it.").need(),
-		str("subject_id", "What else it is about."), str("status", "Of the handoff, then."), integer("claim_epoch", "", 0, math.MaxInt32),
-		str("trace_id", ""), str("session_id", "Of your own."), str("at", "").need(), provenanceOut,
-	}
-)
+var madeTraceID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+var eventOut = []param{
+	str("type", "").need(), str("handoff_id", ""), integer("event_seq", "Counts the handoff's own events.", 0, math.MaxInt32), str("actor", "Who did it.").need(),
+	str("subject_id", "What else it is about."), str("status", "Of the handoff, then."), integer("claim_epoch", "", 0, math.MaxInt32),
+	str("trace_id", ""), str("session_id", "Of your own."), str("at", "").need(), provenanceOut,
+}
 
 var priorityWords = map[int]string{-1: "low", 0: "normal", 1: "high"}
 

@@ -2,6 +2,7 @@ package poolmodel_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,8 +19,11 @@ var (
 	roles        = []string{"", "dev", "qa", "Dev"}
 	tagValues    = map[string][]string{"team": {"eng", "eng/backend", "eng/backend/db", "engx", "ops"}, "env": {"prod", "dev"}}
 	tagKeys      = []string{"team", "env"}
-	rootNames    = []string{"one", "two"}
+	rootNames    = []string{"one", "two", "uno"} // the last is another name of the first
 )
+
+// late is an agent that registers during a program, if at all.
+const late = "late@acme"
 
 // unknown is a word that the catalog lacks.
 const unknown = "ghost"
@@ -87,10 +91,28 @@ func (d *draw) labels() poolmodel.Agent {
 	return a
 }
 
-func (d *draw) workspaces() map[string]*poolmodel.Workspace {
+func workspaces() map[string]*poolmodel.Workspace {
 	list := map[string]*poolmodel.Workspace{}
 	for _, name := range rootNames {
 		list[name] = &poolmodel.Workspace{Members: map[string]bool{}}
+	}
+	return list
+}
+
+// setting is what the operator does before a program begins.
+func (d *draw) setting() []poolmodel.Call {
+	list := []poolmodel.Call{{Verb: poolmodel.Alias, Root: "one", To: "uno"}}
+	for _, root := range rootNames[:2] {
+		if d.rarely(70) {
+			continue
+		}
+		list = append(list, poolmodel.Call{Verb: poolmodel.Restrict, Root: root})
+		for _, who := range some(d, crew) {
+			list = append(list, poolmodel.Call{Verb: poolmodel.Admit, Root: root, To: who})
+		}
+	}
+	for i := range list {
+		list[i].Actor = poolmodel.Operator
 	}
 	return list
 }
@@ -146,7 +168,7 @@ func (d *draw) actor(right ...string) string {
 	active := d.active()
 	var list []string
 	for _, who := range right {
-		if who != "" && who != poolmodel.Operator && !d.m.Agents[who].Disabled {
+		if a := d.m.Agents[who]; a != nil && !a.Disabled {
 			list = append(list, who)
 		}
 	}
@@ -158,7 +180,7 @@ func (d *draw) actor(right ...string) string {
 
 // on is a call about a handoff, sometimes with a fault in who, where or what.
 func (d *draw) on(verb string, h *poolmodel.Handoff, actor string) poolmodel.Call {
-	c := poolmodel.Call{Verb: verb, Actor: actor, As: actor, Root: h.Workspace, Handoff: h.Name, Key: d.key()}
+	c := poolmodel.Call{Verb: verb, Actor: actor, As: actor, Root: d.rootOf(h), Handoff: h.Name, Key: d.key()}
 	switch rapid.IntRange(0, 60).Draw(d.t, "fault") {
 	case 60:
 		c.As = one(d, crew)
@@ -170,6 +192,18 @@ func (d *draw) on(verb string, h *poolmodel.Handoff, actor string) poolmodel.Cal
 		c.Root = ""
 	}
 	return c
+}
+
+// rootOf is one of the names of a workspace.
+func (d *draw) rootOf(h *poolmodel.Handoff) string {
+	names := []string{h.Workspace}
+	for name, of := range d.m.Aliases {
+		if of == h.Workspace {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names[1:])
+	return one(d, names)
 }
 
 // key gives every third call a key.
@@ -244,11 +278,15 @@ func (d *draw) call() poolmodel.Call {
 		c.Text, c.Asks = d.text(), rapid.Bool().Draw(d.t, "asks")
 		return c
 	}
+	if kind == operator {
+		kind = one(d, []string{poolmodel.Admit, poolmodel.Admit, poolmodel.Restrict, poolmodel.Register, poolmodel.Alias})
+	}
 	return d.operators(kind)
 }
 
 const (
 	repeat    = "repeat"
+	operator  = "operator"
 	claimNext = "claim next"
 )
 
@@ -256,11 +294,11 @@ const (
 var kinds = weighted(map[string]int{
 	poolmodel.Create: 12, poolmodel.Claim: 14, poolmodel.Accept: 4, claimNext: 9, poolmodel.List: 8, poolmodel.Extend: 4, poolmodel.Release: 4,
 	poolmodel.Deliver: 9, poolmodel.Complete: 4, poolmodel.Verify: 10, poolmodel.Reject: 4, poolmodel.Decline: 3, poolmodel.TakeBack: 3, poolmodel.Cancel: 2,
-	poolmodel.Get: 8, poolmodel.View: 4, poolmodel.Send: 4, poolmodel.CancelAny: 2, poolmodel.Reassign: 4, poolmodel.Disable: 3, poolmodel.Edit: 2, poolmodel.Block: 1, repeat: 12,
+	poolmodel.Get: 8, poolmodel.View: 4, poolmodel.Send: 4, poolmodel.CancelAny: 2, poolmodel.Reassign: 4, poolmodel.Disable: 3, poolmodel.Edit: 2, poolmodel.Block: 1, operator: 3, repeat: 12,
 }, []string{
 	poolmodel.Get, poolmodel.Claim, poolmodel.Deliver, claimNext, poolmodel.List, poolmodel.Create, poolmodel.Verify, poolmodel.Accept, repeat, poolmodel.Complete,
 	poolmodel.Release, poolmodel.Extend, poolmodel.Reject, poolmodel.Decline, poolmodel.TakeBack, poolmodel.Cancel, poolmodel.View, poolmodel.Send, poolmodel.Reassign,
-	poolmodel.CancelAny, poolmodel.Disable, poolmodel.Edit, poolmodel.Block,
+	poolmodel.CancelAny, poolmodel.Disable, poolmodel.Edit, poolmodel.Block, operator,
 })
 
 func weighted(weights map[string]int, order []string) []string {
@@ -383,17 +421,29 @@ func (d *draw) operators(verb string) poolmodel.Call {
 		c.Handoff, c.Text = one(d, d.m.Handoffs).Name, d.text()
 	case poolmodel.Reassign:
 		h := d.handoff(func(h *poolmodel.Handoff) bool { return h.State == handoff.Claimed || h.State == handoff.Verifying })
-		c.Handoff, c.Text, c.To = h.Name, d.text(), one(d, append([]string{"nobody@acme"}, crew...))
+		c.Handoff, c.Text, c.To = h.Name, d.text(), one(d, append([]string{"nobody@acme"}, d.m.Handles()...))
 	case poolmodel.Disable:
-		c.To, c.Disabled = one(d, crew), rapid.Bool().Draw(d.t, "off")
+		c.To, c.Disabled = one(d, d.m.Handles()), rapid.Bool().Draw(d.t, "off")
 		if len(d.active()) < 3 {
 			c.Disabled = false
 		}
 	case poolmodel.Edit:
 		a := d.labels()
-		c.To, c.Edit = one(d, crew), &a
+		c.To, c.Edit = one(d, d.m.Handles()), &a
+	case poolmodel.Register:
+		a := d.labels()
+		c.To, c.Edit = late, &a
+		if d.m.Agents[late] != nil {
+			c.Verb = poolmodel.Edit
+		}
+	case poolmodel.Admit:
+		c.Root, c.To, c.Disabled = one(d, rootNames), one(d, d.m.Handles()), rapid.Bool().Draw(d.t, "out")
+	case poolmodel.Restrict:
+		c.Root, c.Disabled = one(d, rootNames), rapid.Bool().Draw(d.t, "free")
+	case poolmodel.Alias:
+		c.Root, c.To = "one", "two"
 	case poolmodel.Block:
-		c.Actor, c.To, c.Disabled = one(d, d.active()), one(d, crew), rapid.Bool().Draw(d.t, "blocked")
+		c.Actor, c.To, c.Disabled = one(d, d.active()), one(d, d.m.Handles()), rapid.Bool().Draw(d.t, "blocked")
 		if c.Actor == c.To || !strings.Contains(c.To, "@") {
 			c.Disabled = false
 			c.Actor, c.To = "ann@acme", "bob@acme"

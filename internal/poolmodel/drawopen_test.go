@@ -59,7 +59,7 @@ func (d *draw) verifyBy() *poolmodel.VerifyBy {
 	case "creator":
 		return &poolmodel.VerifyBy{Kind: "creator"}
 	case "agent":
-		return &poolmodel.VerifyBy{Kind: "agent", Agent: one(d, crew)}
+		return &poolmodel.VerifyBy{Kind: "agent", Agent: d.handle()}
 	case "capability":
 		return &poolmodel.VerifyBy{Kind: "capability", Capability: one(d, capabilities)}
 	}
@@ -106,8 +106,8 @@ func (d *draw) target(depth int) *poolmodel.Target {
 // handle names an agent of the crew in some case, now and then nobody.
 func (d *draw) handle() string {
 	switch handle := one(d, crew); rapid.IntRange(0, 19).Draw(d.t, "handle") {
-	case 19:
-		return "nobody@acme"
+	case 19, 17:
+		return late
 	case 18:
 		return strings.ToUpper(handle)
 	default:

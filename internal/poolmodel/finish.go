@@ -2,6 +2,7 @@ package poolmodel
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"handclasp/internal/handoff"
@@ -123,8 +124,23 @@ func (m *Model) administer(c Call) Reply {
 	case Block:
 		m.block[[2]string{c.Actor, c.To}] = c.Disabled
 	case Admit:
-		w := m.Workspaces[c.Root]
-		w.Members[c.To] = !c.Disabled
+		m.Workspaces[m.workspace(c.Root)].Members[c.To] = !c.Disabled
+	case Restrict:
+		m.Workspaces[m.workspace(c.Root)].Strict = !c.Disabled
+	case Alias: // what stands in the old workspace moves
+		m.Aliases[c.To] = c.Root
+		for _, h := range m.Handoffs {
+			h.Workspace = m.workspace(h.Workspace)
+		}
+	case Register:
+		a := *c.Edit
+		a.Handle = c.To
+		m.Agents[c.To] = &a
+		for _, h := range m.Handoffs { // some have waited for it
+			if h.Target.Strategy == Fallback && strings.EqualFold(h.Target.Agent, c.To) {
+				h.Recipient = c.To
+			}
+		}
 	case Edit:
 		a := m.Agents[c.To]
 		a.Role, a.Capabilities, a.Tags = c.Edit.Role, slices.Clone(c.Edit.Capabilities), c.Edit.Tags

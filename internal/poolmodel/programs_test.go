@@ -42,7 +42,7 @@ const mostCalls = 80
 func program(t *rapid.T, b *bench) {
 	d := &draw{t: t}
 	agents := d.agents()
-	d.m = poolmodel.New(agents, d.workspaces(), catalog())
+	d.m = poolmodel.New(agents, workspaces(), catalog())
 	p := b.begin(b.f.T, agents)
 	var trace []string
 	fail := func(format string, args ...any) {
@@ -74,6 +74,9 @@ func program(t *rapid.T, b *bench) {
 		trace = trace[:len(trace)-1]
 	}
 	// Repeat, unlike a loop, lets a failing program be cut down to the calls that matter.
+	for _, c := range d.setting() {
+		run(c)
+	}
 	calls := 0
 	t.Repeat(map[string]func(*rapid.T){"call": func(*rapid.T) {
 		if calls++; calls > mostCalls {

@@ -36,6 +36,8 @@ type Workspace struct {
 type Model struct {
 	Agents     map[string]*Agent // by handle
 	Workspaces map[string]*Workspace
+	// Aliases are other names of workspaces.
+	Aliases map[string]string
 	// Catalog is the operator's vocabulary: capabilities, tag keys, and tag values as key=value.
 	Catalog map[string]bool
 	// Handoffs are all that were made, in the order of their making.
@@ -49,7 +51,7 @@ type Model struct {
 // New makes a hub without handoffs.
 func New(agents []Agent, workspaces map[string]*Workspace, catalog []string) *Model {
 	m := &Model{
-		Agents: map[string]*Agent{}, Workspaces: workspaces, Catalog: map[string]bool{},
+		Agents: map[string]*Agent{}, Workspaces: workspaces, Aliases: map[string]string{}, Catalog: map[string]bool{},
 		keys: map[operation]effect{}, block: map[[2]string]bool{},
 	}
 	for _, a := range agents {
@@ -77,6 +79,14 @@ func (m *Model) agent(handle string) *Agent {
 func (m *Model) active(handle string) bool {
 	a := m.Agents[handle]
 	return a != nil && !a.Disabled
+}
+
+// workspace is what a root means.
+func (m *Model) workspace(root string) string {
+	if of, ok := m.Aliases[root]; ok {
+		return of
+	}
+	return root
 }
 
 // mayUse reports whether the agent may use the workspace (domain: members=strict).

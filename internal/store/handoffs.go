@@ -216,20 +216,37 @@ const maxIDs = 500
 // Due names handoffs whose lease, deadline or wait for a fallback is over but not written down as
 // such yet, at most limit of them.
 func (tx *Tx) Due(now time.Time, limit int) ([]string, error) {
-	return tx.ids(tx.lapsed()+`
-		UNION ALL SELECT id FROM handoffs`+tx.d.by("handoffs_by_deadline")+` WHERE state = 'open' AND expires_at > 0 AND expires_at <= $1
-		UNION ALL `+tx.fallbackDue()+` LIMIT $2`, micros(now), limit)
+	return tx.ids(tx.lapsed()+` UNION ALL `+tx.overdue()+` UNION ALL `+tx.fallbackDue()+` LIMIT $2`, micros(now), limit)
 }
 
-// lapsed selects the handoffs whose lease is over at the time $1, and fallbackDue those whose wait for
-// a fallback is.
+// lapsed selects the handoffs whose lease is over at the time $1, overdue those whose deadline is, and
+// fallbackDue those whose wait for a fallback is.
 func (tx *Tx) lapsed() string {
 	return `SELECT id FROM handoffs` + tx.d.by("handoffs_by_lease") + ` WHERE state = 'claimed' AND lease_expires_at > 0 AND lease_expires_at <= $1`
+}
+
+func (tx *Tx) overdue() string {
+	return `SELECT id FROM handoffs` + tx.d.by("handoffs_by_deadline") + ` WHERE state = 'open' AND expires_at > 0 AND expires_at <= $1`
 }
 
 func (tx *Tx) fallbackDue() string {
 	return `SELECT id FROM handoffs` + tx.d.by("handoffs_by_fallback") + ` WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0 AND fallback_at <= $1
 		AND deps_pending = 0 AND deps_failed = 0 AND recipient_declined = 0`
+}
+
+// NextDue is the first moment at which [Tx.Due] will have something that it has not yet; zero when
+// nothing is to come. It may be past.
+func (tx *Tx) NextDue() (time.Time, error) {
+	first := func(index, column, where string) string {
+		return `SELECT * FROM (SELECT ` + column + ` AS at FROM handoffs` + tx.d.by(index) + ` WHERE ` + where + ` ORDER BY ` + column + ` LIMIT 1) AS ` + index
+	}
+	var at int64
+	err := tx.each(`SELECT COALESCE(min(at), 0) FROM (`+
+		first("handoffs_by_lease", "lease_expires_at", `state = 'claimed' AND lease_expires_at > 0`)+` UNION ALL `+
+		first("handoffs_by_deadline", "expires_at", `state = 'open' AND expires_at > 0`)+` UNION ALL `+
+		first("handoffs_by_fallback", "fallback_at", `state = 'open' AND fallback_at > 0 AND fallback_opened = 0 AND deps_pending = 0 AND deps_failed = 0 AND recipient_declined = 0`)+
+		`) AS due`, nil, func(r rows) error { return r.Scan(&at) })
+	return timeOf(at), err
 }
 
 // HeldBy names the handoffs that the agent holds, in the order of their ids.

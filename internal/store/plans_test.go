@@ -123,6 +123,10 @@ func TestWhatTimeDidIsFoundWithoutLookingThroughWhatIsOpen(t *testing.T) {
 				func(tx *store.Tx) error { _, err := tx.Due(noon, 100); return err },
 				[]string{"handoffs_by_lease", "handoffs_by_deadline", "handoffs_by_fallback"},
 			},
+			"next due": {
+				func(tx *store.Tx) error { _, err := tx.NextDue(); return err },
+				[]string{"handoffs_by_lease", "handoffs_by_deadline", "handoffs_by_fallback"},
+			},
 			"slipped": {
 				func(tx *store.Tx) error { _, err := tx.Slipped("w", 100); return err },
 				[]string{"handoffs_by_lease", "handoffs_by_fallback"},
