@@ -6,7 +6,7 @@ import { after } from "./hub.mjs";
 
 const names = [
   "handoff_cancel", "handoff_claim", "handoff_complete", "handoff_create", "handoff_extend", "handoff_get",
-  "handoff_list_available", "handoff_reject", "handoff_release", "handoff_verify", "agent_whoami", "capability_list",
+  "handoff_list_available", "handoff_reject", "handoff_release", "handoff_verify", "agent_whoami", "capability_list", "event_wait",
 ];
 
 // member calls the pool's tools as one agent in one project: the verbs on handoffs by name, others
@@ -26,7 +26,8 @@ export async function member(client, handle, project_root) {
     }
   };
   const act = (verb, args = {}) => tool(`handoff_${verb}`, { project_root, [verb === "create" ? "from_agent_id" : "agent_id"]: handle, ...args });
-  return Object.assign(act, { handle, tool, tools: list.map((t) => t.name), client });
+  const events = (args) => tool("event_wait", { project_root, agent_id: handle, ...args });
+  return Object.assign(act, { handle, tool, events, tools: list.map((t) => t.name), client });
 }
 
 // pool lets anna offer, maja and nils work, and vera judge; join connects one of them. kill ends the
@@ -115,6 +116,7 @@ export async function pool(how, join, kill, carried) {
   const next = await waits.claimed;
   is("and the parked claim gets what was blocked", [next.handoff_id, next.status, next.payload, next.dependencies.satisfied], [second.handoff_id, "CLAIMED", "second", 1]);
   await no("what is done is done", nils("claim", { handoff_id }), "thread_terminal");
+  await log(is, anna, handoff_id);
 
   // Give back, refuse, take back.
   is("handoff_release opens it again", (await nils("release", { handoff_id: next.handoff_id, reason: "No time." })).status, "OPEN");
@@ -127,6 +129,25 @@ export async function pool(how, join, kill, carried) {
   is("handoff_cancel takes it back", (await anna("cancel", { handoff_id: third.handoff_id, reason: "A mistake." })).status, "CANCELLED");
   is("nothing is left to claim", await nils("claim", { timeout_seconds: 1 }).then((h) => [h.handoff_id, h.timed_out]), [null, true]);
   return { anna, maja, nils, vera };
+}
+
+// log reads the whole story of a handoff, page by page, and then waits for what comes next.
+async function log(is, anna, handoff_id) {
+  const story = [];
+  let cursor = "0";
+  for (let more = true; more;) {
+    const page = await anna.events({ stream: "handoff", filters: { handoff_id }, cursor, limit: 3 });
+    story.push(...page.events);
+    [cursor, more] = [page.next_cursor, page.has_more];
+  }
+  is("event_wait tells the whole story", story.map((e) => e.type.replace("handoff.", "")),
+    ["created", "claimed", "extended", "verification_requested", "verification_failed", "verification_requested", "completed"]);
+  is("without a gap", story.map((e) => e.event_seq), [1, 2, 3, 4, 5, 6, 7]);
+  const news = anna.events({ filters: { type: "handoff.created" }, timeout_seconds: 50 });
+  await after(300);
+  const { handoff_id: next } = await anna("create", { target: { strategy: "direct", agent_id: "vera@acme" }, visibility: "private" });
+  is("and wakes for the next event of the workspace", (await news).events.map((e) => [e.type, e.handoff_id]), [["handoff.created", next]]);
+  await anna("cancel", { handoff_id: next });
 }
 
 // exact offers a payload as text, for no JavaScript program can write these numbers, and finds its

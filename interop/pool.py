@@ -67,7 +67,7 @@ async def story(how: str, join: object, carried: bool) -> None:
         raise SystemExit(f"NOT ok: {how}: {what}: {code}, and it was not refused\n{seen}")
 
     tools = ["handoff_" + v for v in "cancel claim complete create extend get list_available reject release verify".split()]
-    tools += ["agent_whoami", "capability_list"]
+    tools += ["agent_whoami", "capability_list", "event_wait"]
     same("tools/list of the pool", [t for t in tools if t not in anna.fits], [])
     offers = {c["capability"]: c["agents"] for c in (await anna.tool("capability_list"))["capabilities"]}
     same("capability_list says who offers one", sorted(a["handle"] for a in offers["go"]), ["maja@acme", "nils@acme"])
@@ -146,6 +146,7 @@ async def story(how: str, join: object, carried: bool) -> None:
     then = await parked[0]
     same("and the parked claim gets what was blocked", (then["handoff_id"], then["status"], then["payload"]), (second["handoff_id"], "CLAIMED", "second"))
     await no("what is done is done", nils("claim", **it), "thread_terminal")
+    await log(same, anna, first["handoff_id"])
 
     # Give back, refuse, take back.
     it = {"handoff_id": second["handoff_id"]}
@@ -160,6 +161,25 @@ async def story(how: str, join: object, carried: bool) -> None:
     same("handoff_cancel takes it back", (await anna("cancel", handoff_id=third["handoff_id"]))["status"], "CANCELLED")
     nothing = await nils("claim", timeout_seconds=1)
     same("nothing is left to claim", (nothing["handoff_id"], nothing["timed_out"]), (None, True))
+
+
+async def log(same: object, anna: Member, handoff: str) -> None:
+    """Read the whole story of a handoff, page by page, and then wait for what comes next."""
+
+    async def events(**args: object) -> dict:
+        return await anna.tool("event_wait", project_root=anna.root, agent_id=anna.handle, **args)
+
+    told, page = [], {"next_cursor": "0", "has_more": True}
+    while page["has_more"]:
+        page = await events(stream="handoff", filters={"handoff_id": handoff}, cursor=page["next_cursor"], limit=3)
+        told += [(e["event_seq"], e["type"].removeprefix("handoff.")) for e in page["events"]]
+    want = "created claimed extended verification_requested verification_failed verification_requested completed"
+    same("event_wait tells the whole story without a gap", told, list(enumerate(want.split(), 1)))
+    news = asyncio.create_task(events(filters={"type": "handoff.created"}, timeout_seconds=50))
+    await asyncio.wait([news], timeout=0.3)
+    made = await anna("create", target={"strategy": "direct", "agent_id": "vera@acme"}, visibility="private")
+    same("and wakes for the next event of the workspace", [(e["type"], e["handoff_id"]) for e in (await news)["events"]], [("handoff.created", made["handoff_id"])])
+    await anna("cancel", handoff_id=made["handoff_id"])
 
 
 async def main() -> None:

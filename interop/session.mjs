@@ -9,7 +9,7 @@ export async function session(how, connect) {
   const none = (what, call) => refused(`${how}: ${what}: session_required`, call, "session_required");
   const open = (who) => who.tool("session_open", { project_root, agent_id: who.handle }).then(({ session_id, session_secret }) => ({ session_id, session_secret }));
 
-  is("/mcp/pool has the tools of sessions", maja.tools.length, 15);
+  is("/mcp/pool has the tools of sessions", maja.tools.length, 16);
   const { handoff_id } = await anna("create", { target: { strategy: "capability", capability: "go" }, visibility: "public", acceptance_criteria: ["It is done."], payload: 7 });
   await none("a claim without a session", maja("claim", { handoff_id }));
   const [anns, majas, nilses] = await Promise.all([anna, maja, nils].map(open));

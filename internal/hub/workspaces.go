@@ -285,7 +285,7 @@ func (h *Hub) Members(ctx context.Context, call Call, in MembersInput) (Membersh
 			}); err != nil {
 			return err
 		}
-		c.wake[lookAgain] = true
+		c.wake[lookAgain], c.wake[wakeVerifiers] = true, true
 		out, err = membership(c.Tx, w)
 		return err
 	})

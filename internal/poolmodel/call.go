@@ -29,8 +29,8 @@ type Call struct {
 	Asks     bool   // send: expects a reply
 	Scope    string // list
 	Limit    int    // list: of one page; all pages are read
-	To       string // reassign: a handle; block, disable, enable: of whom
-	Disabled bool
+	To       string // reassign: a handle; block, disable, edit, admit: of whom
+	Disabled bool   // disable, block: it is so from now on; admit, restrict: it is not
 	Edit     *Agent // edit: what the agent is from now on
 }
 
@@ -140,7 +140,7 @@ func (c Call) String() string {
 		put("limit", strconv.Itoa(c.Limit))
 	}
 	put("to", c.To)
-	if c.Verb == Disable {
+	if c.Verb == Disable || c.Verb == Block || c.Verb == Admit || c.Verb == Restrict {
 		put("disabled", strconv.FormatBool(c.Disabled))
 	}
 	if c.Edit != nil {
@@ -171,7 +171,10 @@ const (
 	Reassign  = "operator reassign"
 	Disable   = "operator disable"
 	Edit      = "operator edit"
-	Admit     = "operator admit" // to a strict workspace, or out of it
+	Register  = "operator add"      // an agent that was not there before
+	Admit     = "operator admit"    // to a workspace, or with Disabled out of it
+	Restrict  = "operator restrict" // a workspace to its members, or with Disabled not any more
+	Alias     = "operator alias"    // To is from now on another name of Root
 	Block     = "block"
 	Inspect   = "operator inspect"
 )

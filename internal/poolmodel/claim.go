@@ -42,6 +42,9 @@ func (h *Handoff) stands(who string, epoch int) bool {
 	return h.readsPayload(who) && h.Epoch == epoch
 }
 
+// Claimable reports whether a claim by the agent would succeed now.
+func (m *Model) Claimable(h *Handoff, who string) bool { return m.claimable(h, who) == "" }
+
 // claimable is the refusal of a claim. Whoever could never have had it hears that, also when somebody
 // has it.
 func (m *Model) claimable(h *Handoff, who string) handoff.Code {
@@ -99,10 +102,11 @@ func (m *Model) claimNext(c Call) Reply {
 	case found:
 		return m.shown(Reply{Replay: true}, c, e.handoff)
 	}
-	if !m.mayUse(c.Root, c.Actor) {
+	w := m.workspace(c.Root)
+	if !m.mayUse(w, c.Actor) {
 		return refuse(handoff.CodePermissionDenied)
 	}
-	list := m.available(c.Root, c.Actor)
+	list := m.available(w, c.Actor)
 	if len(list) == 0 {
 		return Reply{} // and keeps no key
 	}
@@ -112,8 +116,8 @@ func (m *Model) claimNext(c Call) Reply {
 }
 
 // available is what the agent may claim now, higher priority then oldest first.
-func (m *Model) available(root, who string) []*Handoff {
-	return m.chosen(root, byPriority, func(h *Handoff) bool {
+func (m *Model) available(workspace, who string) []*Handoff {
+	return m.chosen(workspace, byPriority, func(h *Handoff) bool {
 		return h.State == handoff.Open && !h.blocked() && m.mayClaim(h, who) && !m.unverifiable(h, who)
 	})
 }
@@ -124,10 +128,10 @@ func byPriority(a, b *Handoff) int {
 
 func newestFirst(a, b *Handoff) int { return b.CreatedAt.Compare(a.CreatedAt) }
 
-func (m *Model) chosen(root string, order func(a, b *Handoff) int, is func(*Handoff) bool) []*Handoff {
+func (m *Model) chosen(workspace string, order func(a, b *Handoff) int, is func(*Handoff) bool) []*Handoff {
 	var list []*Handoff
 	for _, h := range m.Handoffs {
-		if h.Workspace == root && is(h) {
+		if h.Workspace == workspace && is(h) {
 			list = append(list, h)
 		}
 	}
@@ -137,19 +141,20 @@ func (m *Model) chosen(root string, order func(a, b *Handoff) int, is func(*Hand
 
 // list answers each scope. Lists show no payload.
 func (m *Model) list(c Call) Reply {
-	if !m.mayUse(c.Root, c.Actor) {
+	w := m.workspace(c.Root)
+	if !m.mayUse(w, c.Actor) {
 		return refuse(handoff.CodePermissionDenied)
 	}
 	var found []*Handoff
 	switch c.Scope {
 	case "", "available":
-		found = m.available(c.Root, c.Actor)
+		found = m.available(w, c.Actor)
 	case "mine_created":
-		found = m.chosen(c.Root, newestFirst, func(h *Handoff) bool { return h.Creator == c.Actor })
+		found = m.chosen(w, newestFirst, func(h *Handoff) bool { return h.Creator == c.Actor })
 	case "mine_claimed":
-		found = m.chosen(c.Root, newestFirst, func(h *Handoff) bool { return h.held() && h.Holder == c.Actor })
+		found = m.chosen(w, newestFirst, func(h *Handoff) bool { return h.held() && h.Holder == c.Actor })
 	case "to_verify":
-		found = m.chosen(c.Root, byPriority, func(h *Handoff) bool { return h.State == handoff.Verifying && m.verifier(h, c.Actor) })
+		found = m.chosen(w, byPriority, func(h *Handoff) bool { return h.State == handoff.Verifying && m.verifier(h, c.Actor) })
 	}
 	var r Reply
 	for _, h := range found {

@@ -20,7 +20,7 @@ func (m *Model) create(c Call) Reply {
 	}
 	o := c.Open
 	h := &Handoff{
-		Workspace: c.Root, Creator: c.Actor, Target: o.Target, Visibility: handoff.Visibility(strings.ToLower(o.Visibility)),
+		Workspace: m.workspace(c.Root), Creator: c.Actor, Target: o.Target, Visibility: handoff.Visibility(strings.ToLower(o.Visibility)),
 		Payload: o.Payload, State: handoff.Open, Past: map[string]bool{}, CreatedAt: m.now,
 	}
 	if code := m.check(c, h); code != "" {
@@ -33,6 +33,9 @@ func (m *Model) create(c Call) Reply {
 	if o.Criteria {
 		if h.VerifyBy = o.VerifyBy; h.VerifyBy == nil {
 			h.VerifyBy = &VerifyBy{Kind: "creator"}
+		}
+		if a := m.agent(h.VerifyBy.Agent); a != nil {
+			h.VerifyBy = &VerifyBy{Kind: "agent", Agent: a.Handle}
 		}
 	}
 	h.Name = NameOf(len(m.Handoffs))
@@ -71,7 +74,7 @@ func (m *Model) check(c Call, h *Handoff) handoff.Code {
 		!slices.Contains([]string{"public", "eligible", "private"}, strings.ToLower(o.Visibility)),
 		repeats(o.DependsOn):
 		return handoff.CodeInvalidParams
-	case !m.mayUse(c.Root, c.Actor):
+	case !m.mayUse(h.Workspace, c.Actor):
 		return handoff.CodePermissionDenied
 	}
 	for _, t := range o.Target.all() {
@@ -86,7 +89,7 @@ func (m *Model) check(c Call, h *Handoff) handoff.Code {
 			}
 		}
 	}
-	if m.active(h.Recipient) && m.block[[2]string{h.Recipient, h.Creator}] {
+	if m.active(h.Recipient) && m.Blocks(h.Recipient, h.Creator) {
 		return handoff.CodeTeammateBlocked
 	}
 	if slices.ContainsFunc(o.Target.words(), func(w string) bool { return !m.Catalog[w] }) {

@@ -50,7 +50,7 @@ func (m *Model) without(c Call) Reply {
 
 func (m *Model) verb(c Call) Reply {
 	switch c.Verb {
-	case Disable, Edit, Admit, Block:
+	case Disable, Edit, Register, Admit, Restrict, Alias, Block:
 		return m.administer(c)
 	case CancelAny:
 		return m.cancelAny(c)
@@ -79,7 +79,7 @@ func (m *Model) verb(c Call) Reply {
 		}
 	}
 	h := m.find(c.Handoff)
-	if h == nil || h.Workspace != c.Root {
+	if h == nil || h.Workspace != m.workspace(c.Root) {
 		return refuse(handoff.CodeNotFound)
 	}
 	switch c.Verb {

@@ -57,16 +57,20 @@ func newBench(t testing.TB, kind string) *bench {
 	}
 	b.f = hubtest.New(t, kind, hubtest.WithStore(func(c *store.Config) { c.Clock = b.clock.Now }))
 	for _, handle := range crew {
-		all := vocabulary(handle)
-		k, err := b.f.Hub.AddAgent(bg, hubtest.Operator(), hub.AgentInput{Handle: handle, Capabilities: all.Capabilities, Tags: all.Tags})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.calls[handle] = hub.Call{Actor: handoff.Actor{Kind: handoff.KindAgent, ID: k.AgentID, Handle: handle, KeyID: k.KeyID}}
-		b.handles[k.AgentID] = handle
-		b.crew[handle] = all
+		b.register(handle, handle, vocabulary(handle))
 	}
 	return b
+}
+
+// register adds an agent that programs call by another name.
+func (b *bench) register(handle, name string, a poolmodel.Agent) {
+	k, err := b.f.Hub.AddAgent(bg, hubtest.Operator(), hub.AgentInput{Handle: handle, Role: a.Role, Capabilities: a.Capabilities, Tags: a.Tags})
+	if err != nil {
+		b.f.T.Fatal(err)
+	}
+	b.calls[name] = hub.Call{Actor: handoff.Actor{Kind: handoff.KindAgent, ID: k.AgentID, Handle: handle, KeyID: k.KeyID}}
+	b.handles[k.AgentID] = name
+	b.crew[handle] = a
 }
 
 // driver runs one program on the hub.
@@ -85,6 +89,12 @@ func (b *bench) begin(t testing.TB, agents []poolmodel.Agent) *driver {
 	for pair := range b.blocks {
 		d.do(poolmodel.Call{Verb: poolmodel.Block, Actor: pair[0], To: pair[1]})
 	}
+	for handle, a := range b.crew {
+		if !a.Disabled && !slices.Contains(crew, handle) { // one of an earlier program
+			d.must(b.f.Hub.SetDisabled(bg, hubtest.Operator(), handle, true))
+			delete(b.crew, handle)
+		}
+	}
 	for _, a := range agents {
 		if a.Disabled != b.crew[a.Handle].Disabled {
 			d.do(poolmodel.Call{Verb: poolmodel.Disable, To: a.Handle, Disabled: a.Disabled})
@@ -94,6 +104,20 @@ func (b *bench) begin(t testing.TB, agents []poolmodel.Agent) *driver {
 		}
 	}
 	return d
+}
+
+func (d *driver) must(err error) {
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// real is the handle of an agent: a program's own, for the one that registers during it.
+func (d *driver) real(handle string) string {
+	if strings.EqualFold(handle, late) {
+		return fmt.Sprintf("late%d@acme", d.program)
+	}
+	return handle
 }
 
 func sameLabels(a, b poolmodel.Agent) bool {
@@ -137,14 +161,15 @@ func (d *driver) do(c poolmodel.Call) poolmodel.Reply {
 
 func (d *driver) answer(c poolmodel.Call) (poolmodel.Reply, error) {
 	h, call := d.f.Hub, d.calls[c.Actor]
-	hold := hub.HoldInput{ProjectRoot: d.root(c.Root), AgentID: c.As, ThreadID: d.id(c.Handoff), ClaimEpoch: c.Epoch, IdempotencyKey: d.key(c.Key)}
+	as := d.real(c.As)
+	hold := hub.HoldInput{ProjectRoot: d.root(c.Root), AgentID: as, ThreadID: d.id(c.Handoff), ClaimEpoch: c.Epoch, IdempotencyKey: d.key(c.Key)}
 	switch c.Verb {
 	case poolmodel.Create:
 		return d.create(call, c)
 	case poolmodel.List:
 		return d.list(call, c)
 	case poolmodel.Claim:
-		in := hub.ClaimInput{ProjectRoot: hold.ProjectRoot, AgentID: c.As, Lease: c.Lease, IdempotencyKey: hold.IdempotencyKey}
+		in := hub.ClaimInput{ProjectRoot: hold.ProjectRoot, AgentID: as, Lease: c.Lease, IdempotencyKey: hold.IdempotencyKey}
 		if c.Handoff != "" {
 			in.ThreadID = hold.ThreadID
 		}
@@ -168,7 +193,7 @@ func (d *driver) answer(c poolmodel.Call) (poolmodel.Reply, error) {
 	case poolmodel.TakeBack:
 		return d.work(h.TakeBack(bg, call, hub.TakeBackInput{HoldInput: hold, Reason: c.Text}))
 	case poolmodel.Get:
-		return d.work(h.Get(bg, call, hub.GetInput{ProjectRoot: hold.ProjectRoot, HandoffID: hold.ThreadID, AgentID: c.As}))
+		return d.work(h.Get(bg, call, hub.GetInput{ProjectRoot: hold.ProjectRoot, HandoffID: hold.ThreadID, AgentID: as}))
 	}
 	return d.answerOther(c, call, hold.ThreadID, hold.IdempotencyKey)
 }
@@ -195,33 +220,53 @@ func (d *driver) answerOther(c poolmodel.Call, call hub.Call, id, key string) (p
 		got, err := h.Send(bg, call, hub.SendInput{ThreadID: id, Body: c.Text, ExpectsReply: c.Asks, IdempotencyKey: key})
 		return poolmodel.Reply{SequenceNo: got.SequenceNo, Replay: got.Replay}, err
 	case poolmodel.Reassign:
-		got, err := h.Reassign(bg, op, hub.ReassignInput{ThreadID: id, To: c.To, Reason: c.Text})
+		got, err := h.Reassign(bg, op, hub.ReassignInput{ThreadID: id, To: d.real(c.To), Reason: c.Text})
 		return poolmodel.Reply{Epoch: got.Epoch, Replay: got.Replay}, err
+	}
+	return poolmodel.Reply{}, d.administer(c)
+}
+
+// administer changes agents and workspaces.
+func (d *driver) administer(c poolmodel.Call) (err error) {
+	h, op, to := d.f.Hub, hubtest.Operator(), d.real(c.To)
+	switch c.Verb {
 	case poolmodel.Disable:
-		a := d.crew[c.To]
+		a := d.crew[to]
 		a.Disabled = c.Disabled
-		d.crew[c.To] = a
-		return poolmodel.Reply{}, h.SetDisabled(bg, op, c.To, c.Disabled)
+		d.crew[to] = a
+		err = h.SetDisabled(bg, op, to, c.Disabled)
 	case poolmodel.Edit:
 		a := *c.Edit
-		a.Handle, a.Disabled = c.To, d.crew[c.To].Disabled
-		d.crew[c.To] = a
-		_, err := h.EditAgent(bg, op, c.To, hub.AgentEdit{Role: &a.Role, Capabilities: &a.Capabilities, Tags: &a.Tags})
-		return poolmodel.Reply{}, err
+		a.Handle, a.Disabled = to, d.crew[to].Disabled
+		d.crew[to] = a
+		_, err = h.EditAgent(bg, op, to, hub.AgentEdit{Role: &a.Role, Capabilities: &a.Capabilities, Tags: &a.Tags})
+	case poolmodel.Register:
+		d.register(to, c.To, *c.Edit)
+	case poolmodel.Admit:
+		in := hub.MembersInput{Root: d.root(c.Root), Add: []string{to}}
+		if c.Disabled {
+			in.Add, in.Remove = nil, in.Add
+		}
+		_, err = h.Members(bg, op, in)
+	case poolmodel.Restrict:
+		_, err = h.Members(bg, op, hub.MembersInput{Root: d.root(c.Root), Strict: new(!c.Disabled)})
+	case poolmodel.Alias:
+		_, err = h.Alias(bg, op, hub.AliasInput{Root: d.root(c.To), Of: d.root(c.Root)})
 	case poolmodel.Block:
 		if d.blocks[[2]string{c.Actor, c.To}] = c.Disabled; !c.Disabled {
 			delete(d.blocks, [2]string{c.Actor, c.To})
 		}
-		_, err := h.SetBlock(bg, d.calls[c.Actor], hub.BlockInput{Handle: c.To}, c.Disabled)
-		return poolmodel.Reply{}, err
+		_, err = h.SetBlock(bg, d.calls[c.Actor], hub.BlockInput{Handle: to}, c.Disabled)
+	default:
+		panic(c.Verb)
 	}
-	panic(c.Verb)
+	return err
 }
 
 func (d *driver) create(call hub.Call, c poolmodel.Call) (poolmodel.Reply, error) {
 	o := c.Open
 	in := hub.OpenInput{
-		ProjectRoot: d.root(c.Root), From: c.As, Target: o.Target.JSON(), Visibility: o.Visibility, Payload: json.RawMessage(o.Payload),
+		ProjectRoot: d.root(c.Root), From: d.real(c.As), Target: d.target(o.Target), Visibility: o.Visibility, Payload: json.RawMessage(o.Payload),
 		ExpiresIn: o.ExpiresIn, Priority: o.Priority, IdempotencyKey: d.key(c.Key),
 	}
 	if o.Criteria {
@@ -229,7 +274,7 @@ func (d *driver) create(call hub.Call, c poolmodel.Call) (poolmodel.Reply, error
 	}
 	if v := o.VerifyBy; v != nil {
 		in.VerifyBy = json.RawMessage(map[string]string{
-			"creator": `{"kind":"creator"}`, "agent": `{"kind":"agent","agent_id":"` + v.Agent + `"}`, "capability": `{"kind":"capability","capability":"` + v.Capability + `"}`,
+			"creator": `{"kind":"creator"}`, "agent": `{"kind":"agent","agent_id":"` + d.real(v.Agent) + `"}`, "capability": `{"kind":"capability","capability":"` + v.Capability + `"}`,
 		}[v.Kind])
 	}
 	for _, name := range o.DependsOn {
@@ -246,7 +291,12 @@ func (d *driver) create(call hub.Call, c poolmodel.Call) (poolmodel.Reply, error
 		got.EligibleCount = 0
 	}
 	s := poolmodel.Seen{Name: d.names[got.HandoffID], State: stateOf(got.Status), CreatedAt: got.CreatedAt, DependsOn: d.named(got.DependsOn), Dependencies: counts(got.Dependencies)}
-	return poolmodel.Reply{Seen: []poolmodel.Seen{s}, Eligible: got.EligibleCount, Notified: got.Notified, Warned: got.Warning != "", Replay: got.Replay}, nil
+	return poolmodel.Reply{Seen: []poolmodel.Seen{s}, Eligible: got.EligibleCount, Notified: d.called(got.Notified), Warned: got.Warning != "", Replay: got.Replay}, nil
+}
+
+// target is the JSON of a target that may name the agent that registers late.
+func (d *driver) target(t *poolmodel.Target) json.RawMessage {
+	return json.RawMessage(strings.ReplaceAll(string(t.JSON()), `"`+late+`"`, `"`+d.real(late)+`"`))
 }
 
 func stateOf(status string) handoff.State {
@@ -260,7 +310,7 @@ func stateOf(status string) handoff.State {
 
 // list reads all pages.
 func (d *driver) list(call hub.Call, c poolmodel.Call) (poolmodel.Reply, error) {
-	in := hub.AvailableInput{ProjectRoot: d.root(c.Root), AgentID: c.As, Scope: c.Scope, Limit: c.Limit}
+	in := hub.AvailableInput{ProjectRoot: d.root(c.Root), AgentID: d.real(c.As), Scope: c.Scope, Limit: c.Limit}
 	var r poolmodel.Reply
 	for {
 		page, err := d.f.Hub.Available(bg, call, in)
@@ -329,6 +379,16 @@ func (d *driver) who(id string) string {
 	return id
 }
 
+// called turns handles into the names of the program.
+func (d *driver) called(handles []string) []string {
+	for i, handle := range handles {
+		if handle == d.real(late) {
+			handles[i] = late
+		}
+	}
+	return handles
+}
+
 func (d *driver) named(ids []string) []string {
 	var list []string
 	for _, id := range ids {
@@ -346,17 +406,20 @@ func counts(n *hub.DependencyCount) string {
 }
 
 // events reads what the log says of a handoff. They are numbered from 1 without a gap.
-func (d *driver) events(name string) []handoff.EventType {
+func (d *driver) events(name string) []poolmodel.Event {
 	h, err := d.f.Hub.History(bg, hubtest.Operator(), d.id(name), 0)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	var list []handoff.EventType
+	var list []poolmodel.Event
 	for i, e := range h.Events {
 		if e.Seq != i+1 {
 			d.t.Fatalf("event %d of %s is numbered %d", i+1, name, e.Seq)
 		}
-		list = append(list, e.Type)
+		if e.Type == handoff.EventMessageCreated || e.Type == handoff.EventInputRequired {
+			e.State = ""
+		}
+		list = append(list, poolmodel.Event{Type: e.Type, State: e.State, Epoch: e.Epoch})
 	}
 	return list
 }

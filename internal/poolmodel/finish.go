@@ -2,6 +2,7 @@ package poolmodel
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"handclasp/internal/handoff"
@@ -40,7 +41,7 @@ func (m *Model) send(c Call, h *Handoff) Reply {
 		return refuse(handoff.CodeNotOwner)
 	}
 	for _, other := range []string{h.Creator, h.Recipient, h.Holder} {
-		if other != c.Actor && m.block[[2]string{other, c.Actor}] {
+		if other != c.Actor && m.Blocks(other, c.Actor) {
 			return refuse(handoff.CodeTeammateBlocked)
 		}
 	}
@@ -111,7 +112,7 @@ func (m *Model) reassignFaults(c Call, h *Handoff) (codes []handoff.Code) {
 	if h.terminal() {
 		codes = append(codes, handoff.CodeThreadTerminal)
 	}
-	if h.Holder != c.To && m.block[[2]string{c.To, h.Creator}] {
+	if h.Holder != c.To && m.Blocks(c.To, h.Creator) {
 		codes = append(codes, handoff.CodeTeammateBlocked)
 	}
 	return codes
@@ -123,8 +124,23 @@ func (m *Model) administer(c Call) Reply {
 	case Block:
 		m.block[[2]string{c.Actor, c.To}] = c.Disabled
 	case Admit:
-		w := m.Workspaces[c.Root]
-		w.Members[c.To] = !c.Disabled
+		m.Workspaces[m.workspace(c.Root)].Members[c.To] = !c.Disabled
+	case Restrict:
+		m.Workspaces[m.workspace(c.Root)].Strict = !c.Disabled
+	case Alias: // what stands in the old workspace moves
+		m.Aliases[c.To] = c.Root
+		for _, h := range m.Handoffs {
+			h.Workspace = m.workspace(h.Workspace)
+		}
+	case Register:
+		a := *c.Edit
+		a.Handle = c.To
+		m.Agents[c.To] = &a
+		for _, h := range m.Handoffs { // some have waited for it
+			if h.Target.Strategy == Fallback && strings.EqualFold(h.Target.Agent, c.To) {
+				h.Recipient = c.To
+			}
+		}
 	case Edit:
 		a := m.Agents[c.To]
 		a.Role, a.Capabilities, a.Tags = c.Edit.Role, slices.Clone(c.Edit.Capabilities), c.Edit.Tags

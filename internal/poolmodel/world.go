@@ -36,6 +36,8 @@ type Workspace struct {
 type Model struct {
 	Agents     map[string]*Agent // by handle
 	Workspaces map[string]*Workspace
+	// Aliases are other names of workspaces.
+	Aliases map[string]string
 	// Catalog is the operator's vocabulary: capabilities, tag keys, and tag values as key=value.
 	Catalog map[string]bool
 	// Handoffs are all that were made, in the order of their making.
@@ -49,7 +51,7 @@ type Model struct {
 // New makes a hub without handoffs.
 func New(agents []Agent, workspaces map[string]*Workspace, catalog []string) *Model {
 	m := &Model{
-		Agents: map[string]*Agent{}, Workspaces: workspaces, Catalog: map[string]bool{},
+		Agents: map[string]*Agent{}, Workspaces: workspaces, Aliases: map[string]string{}, Catalog: map[string]bool{},
 		keys: map[operation]effect{}, block: map[[2]string]bool{},
 	}
 	for _, a := range agents {
@@ -77,6 +79,17 @@ func (m *Model) agent(handle string) *Agent {
 func (m *Model) active(handle string) bool {
 	a := m.Agents[handle]
 	return a != nil && !a.Disabled
+}
+
+// Blocks reports whether one agent keeps another away.
+func (m *Model) Blocks(who, other string) bool { return m.block[[2]string{who, other}] }
+
+// workspace is what a root means.
+func (m *Model) workspace(root string) string {
+	if of, ok := m.Aliases[root]; ok {
+		return of
+	}
+	return root
 }
 
 // mayUse reports whether the agent may use the workspace (domain: members=strict).
@@ -119,7 +132,7 @@ type Handoff struct {
 	CompletedAt time.Time
 
 	Messages int
-	Events   []handoff.EventType
+	Events   []Event
 	// Late is how many of its dependencies a deadline failed. The log tells of these when the deadline
 	// is written down, which may be after other events or, for one that has ended by then, not at all.
 	Late int
@@ -139,7 +152,20 @@ type Verdict struct {
 	By       string
 }
 
-func (h *Handoff) event(t handoff.EventType) { h.Events = append(h.Events, t) }
+// Event is one line of the log of a handoff: what happened, and how it was then.
+type Event struct {
+	Type  handoff.EventType
+	State handoff.State // empty for a message, which changes nothing
+	Epoch int
+}
+
+func (h *Handoff) event(t handoff.EventType) {
+	e := Event{Type: t, State: h.State, Epoch: h.Epoch}
+	if t == handoff.EventMessageCreated || t == handoff.EventInputRequired {
+		e.State = ""
+	}
+	h.Events = append(h.Events, e)
+}
 
 func (h *Handoff) terminal() bool {
 	switch h.State {

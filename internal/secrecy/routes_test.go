@@ -29,7 +29,7 @@ var computed = map[string][]string{
 	`path + "/{$}"`: {"/mcp/", "/mcp/team/", "/mcp/pool/"},
 }
 
-var pattern = regexp.MustCompile(`^([A-Z]+ )?/[a-z{$}_/]*$`)
+var pattern = regexp.MustCompile(`^([A-Z]+ )?/[a-z0-9{$}_/]*$`)
 
 // routes reads the patterns from the sources.
 func routes(t *testing.T) []string {
@@ -133,6 +133,10 @@ var posts = map[string]string{
 	"POST /operator/handoffs/{id}/reassign":      `{"to":"lois@acme","reason":"r"}`,
 	"POST /operator/handoffs/{id}/cancel":        `{"reason":"r"}`,
 	"POST /operator/handoffs/{id}/erase":         `{}`,
+	"POST /operator/catalog/add":                 `{"kind":"capability","names":["code"]}`,
+	"POST /operator/catalog/remove":              `{"kind":"capability","names":["code"]}`,
+	"POST /operator/workspaces/alias":            `{"project_root":"/srv/worktree","of":"/srv/shop"}`,
+	"POST /operator/workspaces/members":          `{"project_root":"/srv/vault"}`,
 	"POST /invites/{jti}/redeem":                 `{"token":"t"}`,
 	"POST /login":                                `key=hc_live_x`,
 	"POST /logout":                               ``,

@@ -216,15 +216,17 @@ const maxIDs = 500
 // Due names handoffs whose lease, deadline or wait for a fallback is over but not written down as
 // such yet, at most limit of them.
 func (tx *Tx) Due(now time.Time, limit int) ([]string, error) {
-	return tx.ids(tx.lapsed()+`
-		UNION ALL SELECT id FROM handoffs`+tx.d.by("handoffs_by_deadline")+` WHERE state = 'open' AND expires_at > 0 AND expires_at <= $1
-		UNION ALL `+tx.fallbackDue()+` LIMIT $2`, micros(now), limit)
+	return tx.ids(tx.lapsed()+` UNION ALL `+tx.overdue()+` UNION ALL `+tx.fallbackDue()+` LIMIT $2`, micros(now), limit)
 }
 
-// lapsed selects the handoffs whose lease is over at the time $1, and fallbackDue those whose wait for
-// a fallback is.
+// lapsed selects the handoffs whose lease is over at the time $1, overdue those whose deadline is, and
+// fallbackDue those whose wait for a fallback is.
 func (tx *Tx) lapsed() string {
 	return `SELECT id FROM handoffs` + tx.d.by("handoffs_by_lease") + ` WHERE state = 'claimed' AND lease_expires_at > 0 AND lease_expires_at <= $1`
+}
+
+func (tx *Tx) overdue() string {
+	return `SELECT id FROM handoffs` + tx.d.by("handoffs_by_deadline") + ` WHERE state = 'open' AND expires_at > 0 AND expires_at <= $1`
 }
 
 func (tx *Tx) fallbackDue() string {

@@ -207,9 +207,7 @@ func (tx *Tx) PoolCounts() (map[string]map[handoff.State]int, error) {
 	}
 	// What the clock has changed is not written down everywhere yet.
 	now := micros(tx.Now())
-	err := tx.each(`SELECT h.workspace_id, h.state, h.expires_at, count(*) FROM handoffs h WHERE h.door = 'pool' AND h.id IN (
-			SELECT id FROM handoffs WHERE state = 'claimed' AND lease_expires_at > 0 AND lease_expires_at <= $1
-			UNION ALL SELECT id FROM handoffs WHERE state = 'open' AND expires_at > 0 AND expires_at <= $1)
+	err := tx.each(`SELECT h.workspace_id, h.state, h.expires_at, count(*) FROM handoffs h WHERE h.door = 'pool' AND h.id IN (`+tx.lapsed()+` UNION ALL `+tx.overdue()+`)
 		GROUP BY h.workspace_id, h.state, h.expires_at`, []any{now}, func(r rows) error {
 		var id string
 		var s handoff.State
