@@ -65,20 +65,7 @@ func (h *Hub) Claim(ctx context.Context, call Call, in ClaimInput) (ClaimResult,
 func (h *Hub) claimOne(ctx context.Context, call Call, in ClaimInput, at place, once once) (Work, error) {
 	var out Work
 	err := h.change(ctx, "claim", call, func(c *change) error {
-		was, row, err := c.takeToClaim(in.ThreadID)
-		if isCode(err, handoff.CodeNotFound) {
-			return poolNotFound(in.ThreadID)
-		}
-		if err != nil {
-			return err
-		}
-		if err := inPlace(c.Tx, &row, at); err != nil {
-			return err
-		}
-		if err := c.admit(in.Session, &row); err != nil {
-			return err
-		}
-		effect, found, err := c.done(once.op, once.print)
+		was, row, effect, found, err := c.beginAt(c.takeToClaim, in.ThreadID, at, in.Session, once)
 		if err != nil {
 			return err
 		}

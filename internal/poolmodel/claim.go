@@ -42,6 +42,9 @@ func (h *Handoff) stands(who string, epoch int) bool {
 	return h.readsPayload(who) && h.Epoch == epoch
 }
 
+// Claimable reports whether a claim by the agent would succeed now.
+func (m *Model) Claimable(h *Handoff, who string) bool { return m.claimable(h, who) == "" }
+
 // claimable is the refusal of a claim. Whoever could never have had it hears that, also when somebody
 // has it.
 func (m *Model) claimable(h *Handoff, who string) handoff.Code {

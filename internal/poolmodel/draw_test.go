@@ -3,7 +3,6 @@ package poolmodel_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -48,10 +47,9 @@ func catalog() []string {
 type draw struct {
 	t *rapid.T
 	m *poolmodel.Model
-	// made are the calls so far that may be repeated.
-	made []poolmodel.Call
-	// active are the agents that call; those turned off cannot.
-	keys int
+	// made are the calls so far that may be repeated, done those that did something under a key.
+	made, done []poolmodel.Call
+	keys       int
 }
 
 func one[T any](d *draw, list []T) T { return rapid.SampledFrom(list).Draw(d.t, "") }
@@ -103,18 +101,34 @@ func workspaces() map[string]*poolmodel.Workspace {
 func (d *draw) setting() []poolmodel.Call {
 	list := []poolmodel.Call{{Verb: poolmodel.Alias, Root: "one", To: "uno"}}
 	for _, root := range rootNames[:2] {
-		if d.rarely(70) {
+		if d.rarely(85) {
 			continue
 		}
 		list = append(list, poolmodel.Call{Verb: poolmodel.Restrict, Root: root})
-		for _, who := range some(d, crew) {
+		for _, who := range crew {
+			if d.rarely(25) {
+				continue
+			}
 			list = append(list, poolmodel.Call{Verb: poolmodel.Admit, Root: root, To: who})
 		}
 	}
 	for i := range list {
 		list[i].Actor = poolmodel.Operator
 	}
+	for range 3 * rapid.IntRange(0, 1).Draw(d.t, "blocks") {
+		list = append(list, d.block())
+	}
 	return list
+}
+
+// block is one agent that keeps another away, or lets it in again.
+func (d *draw) block() poolmodel.Call {
+	c := poolmodel.Call{Verb: poolmodel.Block, Actor: one(d, d.active()), To: one(d, d.m.Handles()), Disabled: !d.rarely(20)}
+	if c.Actor == c.To {
+		c.Disabled = false
+		c.Actor, c.To = "ann@acme", "bob@acme"
+	}
+	return c
 }
 
 // active are those who can call.
@@ -131,10 +145,10 @@ func (d *draw) active() []string {
 // moment is when the next call happens: soon, or just around something that the clock does.
 func (d *draw) moment(now time.Time) time.Time {
 	soon := now.Add(time.Millisecond)
-	switch kind := rapid.IntRange(0, 11).Draw(d.t, "time"); {
-	case kind < 7:
+	switch kind := rapid.IntRange(0, 19).Draw(d.t, "time"); {
+	case kind < 14:
 		return soon
-	case kind < 9:
+	case kind < 17:
 		var dues []time.Time
 		for _, h := range d.m.Handoffs {
 			if due := h.Due(); due.After(soon.Add(time.Millisecond)) {
@@ -146,7 +160,7 @@ func (d *draw) moment(now time.Time) time.Time {
 		}
 		return one(d, dues).Add(time.Duration(rapid.IntRange(-1, 1).Draw(d.t, "")) * time.Millisecond)
 	}
-	return now.Add(time.Duration(one(d, []int{5, 30, 120, 300, 1800})) * time.Second)
+	return now.Add(time.Duration(one(d, []int{5, 30, 5, 30, 120, 300, 1800})) * time.Second)
 }
 
 // handoff picks one by preference: those for which fit holds, else any, now and then nothing.
@@ -206,9 +220,9 @@ func (d *draw) rootOf(h *poolmodel.Handoff) string {
 	return one(d, names)
 }
 
-// key gives every third call a key.
+// key gives every second call a key.
 func (d *draw) key() string {
-	if rapid.IntRange(0, 2).Draw(d.t, "key") == 0 {
+	if rapid.Bool().Draw(d.t, "key") {
 		d.keys++
 		return fmt.Sprintf("k%d", d.keys)
 	}
@@ -227,14 +241,34 @@ func (d *draw) epoch(h *poolmodel.Handoff) *int {
 	return new(h.Epoch)
 }
 
-func (d *draw) lease() int64 { return one(d, []int64{0, 10, 30, 60, 120, 300, 86_400, 9, 86_401}) }
+func (d *draw) lease() int64 {
+	if d.rarely(4) {
+		return one(d, []int64{9, 86_401})
+	}
+	return one(d, []int64{0, 300, 10, 60, 120, 30, 86_400})
+}
 
 func (d *draw) text() string { return one(d, []string{"", "because", "no time"}) }
 
+// note remembers a call that may be repeated.
+func (d *draw) note(c poolmodel.Call, r poolmodel.Reply) {
+	switch c.Verb {
+	case poolmodel.List, poolmodel.Get, poolmodel.View, poolmodel.Block:
+		return
+	}
+	if c.Actor == poolmodel.Operator {
+		return
+	}
+	d.made = append(d.made, c)
+	if c.Key != "" && r.Code == "" && !r.Replay {
+		d.done = append(d.done, c)
+	}
+}
+
 // call draws the next one.
 func (d *draw) call() poolmodel.Call {
-	kind := one(d, kinds)
-	if len(d.m.Handoffs) == 0 || kind == poolmodel.Create {
+	kind := d.possible(one(d, kinds))
+	if kind == poolmodel.Create {
 		return d.create()
 	}
 	switch kind {
@@ -269,13 +303,14 @@ func (d *draw) call() poolmodel.Call {
 		c.Text = d.text()
 		return c
 	case poolmodel.Get, poolmodel.View:
-		c := d.on(kind, one(d, d.m.Handoffs), d.actor())
+		h := one(d, d.m.Handoffs)
+		c := d.on(kind, h, d.actor(h.Creator, h.Holder, h.Recipient, one(d, d.active())))
 		c.Key = ""
 		return c
 	case poolmodel.Send:
-		h := d.handoff(func(h *poolmodel.Handoff) bool { return h.State != handoff.Completed })
+		h := d.handoff(func(h *poolmodel.Handoff) bool { return !h.State.Terminal() })
 		c := d.on(kind, h, d.actor(h.Creator, h.Holder, h.Recipient))
-		c.Text, c.Asks = d.text(), rapid.Bool().Draw(d.t, "asks")
+		c.Text, c.Asks = one(d, []string{"hello", "hello", "bye", ""}), d.rarely(30)
 		return c
 	}
 	if kind == operator {
@@ -284,43 +319,86 @@ func (d *draw) call() poolmodel.Call {
 	return d.operators(kind)
 }
 
+// possible leads towards a verb that nothing is there for: without delivered work something is
+// completed, without a holder something is claimed, without anything open something is created.
+func (d *draw) possible(kind string) string {
+	if len(d.m.Handoffs) == 0 {
+		return poolmodel.Create
+	}
+	if d.rarely(15) {
+		return kind
+	}
+	in := func(s handoff.State) bool {
+		return slices.ContainsFunc(d.m.Handoffs, func(h *poolmodel.Handoff) bool { return h.State == s })
+	}
+	if kind == poolmodel.Verify && !in(handoff.Verifying) {
+		kind = poolmodel.Deliver
+	}
+	switch kind {
+	case poolmodel.Extend, poolmodel.Release, poolmodel.Deliver, poolmodel.Complete, poolmodel.Reject:
+		if !in(handoff.Claimed) {
+			kind = poolmodel.Claim
+		}
+	}
+	switch kind {
+	case poolmodel.Claim, poolmodel.Accept, claimNext, poolmodel.TakeBack, poolmodel.Cancel, poolmodel.Decline:
+		if !in(handoff.Open) {
+			kind = poolmodel.Create
+		}
+	}
+	return kind
+}
+
 const (
 	repeat    = "repeat"
 	operator  = "operator"
 	claimNext = "claim next"
 )
 
-// kinds holds each kind of call as often as it is to come.
-var kinds = weighted(map[string]int{
-	poolmodel.Create: 12, poolmodel.Claim: 14, poolmodel.Accept: 4, claimNext: 9, poolmodel.List: 8, poolmodel.Extend: 4, poolmodel.Release: 4,
-	poolmodel.Deliver: 9, poolmodel.Complete: 4, poolmodel.Verify: 10, poolmodel.Reject: 4, poolmodel.Decline: 3, poolmodel.TakeBack: 3, poolmodel.Cancel: 2,
-	poolmodel.Get: 8, poolmodel.View: 4, poolmodel.Send: 4, poolmodel.CancelAny: 2, poolmodel.Reassign: 4, poolmodel.Disable: 3, poolmodel.Edit: 2, poolmodel.Block: 1, operator: 3, repeat: 12,
-}, []string{
-	poolmodel.Get, poolmodel.Claim, poolmodel.Deliver, claimNext, poolmodel.List, poolmodel.Create, poolmodel.Verify, poolmodel.Accept, repeat, poolmodel.Complete,
-	poolmodel.Release, poolmodel.Extend, poolmodel.Reject, poolmodel.Decline, poolmodel.TakeBack, poolmodel.Cancel, poolmodel.View, poolmodel.Send, poolmodel.Reassign,
-	poolmodel.CancelAny, poolmodel.Disable, poolmodel.Edit, poolmodel.Block, operator,
-})
+// weights says how often a kind of call comes. What comes first comes a little more often than that.
+var weights = []struct {
+	kind   string
+	weight int
+}{
+	{poolmodel.Verify, 9}, {poolmodel.Deliver, 8}, {repeat, 14}, {poolmodel.Claim, 10}, {poolmodel.Create, 10}, {claimNext, 6}, {poolmodel.List, 8},
+	{poolmodel.Get, 5}, {poolmodel.Reassign, 4}, {poolmodel.Accept, 4}, {poolmodel.Complete, 4}, {poolmodel.Decline, 4}, {poolmodel.Reject, 4},
+	{poolmodel.Release, 4}, {poolmodel.Extend, 4}, {poolmodel.TakeBack, 3}, {poolmodel.Cancel, 2}, {poolmodel.View, 4}, {poolmodel.Send, 4},
+	{poolmodel.CancelAny, 2}, {poolmodel.Disable, 3}, {poolmodel.Edit, 2}, {poolmodel.Block, 2}, {operator, 2},
+}
 
-func weighted(weights map[string]int, order []string) []string {
+// kinds holds each kind of call as often as it is to come, all of them at the beginning and at the end.
+var kinds = spread()
+
+func spread() []string {
 	var list []string
-	for _, k := range order {
-		for range weights[k] {
-			list = append(list, k)
+	for turn, more := 0, true; more; turn++ {
+		more = false
+		for _, w := range weights {
+			if turn < w.weight {
+				list, more = append(list, w.kind), true
+			}
 		}
 	}
 	return list
 }
 
 func (d *draw) claim(verb string) poolmodel.Call {
-	h := d.handoff(func(h *poolmodel.Handoff) bool { return h.State == handoff.Open })
-	var right []string
+	want := handoff.Open
+	if d.rarely(25) {
+		want = handoff.Claimed
+	}
+	h := d.handoff(func(h *poolmodel.Handoff) bool { return h.State == want })
+	var right, meant []string
 	for _, who := range d.active() {
-		if h.Target.Means(d.m.Agents[who]) {
+		if d.m.Claimable(h, who) {
 			right = append(right, who)
 		}
+		if h.Target.Means(d.m.Agents[who]) {
+			meant = append(meant, who)
+		}
 	}
-	if h.State == handoff.Claimed {
-		right = append(right, h.Holder)
+	if len(right) == 0 || want == handoff.Claimed {
+		right = meant
 	}
 	c := d.on(verb, h, d.actor(right...))
 	c.Lease = d.lease()
@@ -329,6 +407,9 @@ func (d *draw) claim(verb string) poolmodel.Call {
 
 func (d *draw) hold(verb string) poolmodel.Call {
 	h := d.handoff(func(h *poolmodel.Handoff) bool { return h.State == handoff.Claimed })
+	if verb == poolmodel.Decline {
+		h = d.handoff(func(h *poolmodel.Handoff) bool { return h.State == handoff.Open && h.Recipient != "" })
+	}
 	right := []string{h.Holder}
 	if h.State == handoff.Open {
 		right = []string{h.Recipient}
@@ -342,6 +423,9 @@ func (d *draw) hold(verb string) poolmodel.Call {
 		c.Result = one(d, []string{"", `{"done":true}`, `null`})
 	default:
 		c.Text = d.text()
+	}
+	if c.Text == "" && (verb == poolmodel.Complete || verb == poolmodel.Decline) && !d.rarely(10) {
+		c.Text = "a text"
 	}
 	return c
 }
@@ -369,7 +453,11 @@ func (d *draw) verifiers(h *poolmodel.Handoff) []string {
 
 // repeated is a call that was made before: exactly, without its key, or with another input.
 func (d *draw) repeated() poolmodel.Call {
-	c := d.made[len(d.made)-1-min(len(d.made)-1, rapid.IntRange(0, 30).Draw(d.t, "back"))]
+	from := d.made
+	if len(d.done) > 0 && !d.rarely(30) {
+		from = d.done
+	}
+	c := from[len(from)-1-min(len(from)-1, rapid.IntRange(0, 20).Draw(d.t, "back"))]
 	if a := d.m.Agents[c.Actor]; a != nil && a.Disabled {
 		return d.create()
 	}
@@ -418,10 +506,11 @@ func (d *draw) operators(verb string) poolmodel.Call {
 	c := poolmodel.Call{Verb: verb, Actor: poolmodel.Operator}
 	switch verb {
 	case poolmodel.CancelAny:
-		c.Handoff, c.Text = one(d, d.m.Handoffs).Name, d.text()
+		h := d.handoff(func(h *poolmodel.Handoff) bool { return !h.State.Terminal() })
+		c.Handoff, c.Text = h.Name, one(d, []string{"because", "no time", ""})
 	case poolmodel.Reassign:
 		h := d.handoff(func(h *poolmodel.Handoff) bool { return h.State == handoff.Claimed || h.State == handoff.Verifying })
-		c.Handoff, c.Text, c.To = h.Name, d.text(), one(d, append([]string{"nobody@acme"}, d.m.Handles()...))
+		c.Handoff, c.Text, c.To = h.Name, one(d, []string{"because", "no time", ""}), one(d, append([]string{"nobody@acme"}, d.m.Handles()...))
 	case poolmodel.Disable:
 		c.To, c.Disabled = one(d, d.m.Handles()), rapid.Bool().Draw(d.t, "off")
 		if len(d.active()) < 3 {
@@ -443,11 +532,7 @@ func (d *draw) operators(verb string) poolmodel.Call {
 	case poolmodel.Alias:
 		c.Root, c.To = "one", "two"
 	case poolmodel.Block:
-		c.Actor, c.To, c.Disabled = one(d, d.active()), one(d, d.m.Handles()), rapid.Bool().Draw(d.t, "blocked")
-		if c.Actor == c.To || !strings.Contains(c.To, "@") {
-			c.Disabled = false
-			c.Actor, c.To = "ann@acme", "bob@acme"
-		}
+		return d.block()
 	}
 	return c
 }

@@ -406,17 +406,20 @@ func counts(n *hub.DependencyCount) string {
 }
 
 // events reads what the log says of a handoff. They are numbered from 1 without a gap.
-func (d *driver) events(name string) []handoff.EventType {
+func (d *driver) events(name string) []poolmodel.Event {
 	h, err := d.f.Hub.History(bg, hubtest.Operator(), d.id(name), 0)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	var list []handoff.EventType
+	var list []poolmodel.Event
 	for i, e := range h.Events {
 		if e.Seq != i+1 {
 			d.t.Fatalf("event %d of %s is numbered %d", i+1, name, e.Seq)
 		}
-		list = append(list, e.Type)
+		if e.Type == handoff.EventMessageCreated || e.Type == handoff.EventInputRequired {
+			e.State = ""
+		}
+		list = append(list, poolmodel.Event{Type: e.Type, State: e.State, Epoch: e.Epoch})
 	}
 	return list
 }
