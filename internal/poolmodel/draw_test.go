@@ -360,10 +360,30 @@ var weights = []struct {
 	kind   string
 	weight int
 }{
-	{poolmodel.Verify, 9}, {poolmodel.Deliver, 8}, {repeat, 14}, {poolmodel.Claim, 10}, {poolmodel.Create, 10}, {claimNext, 6}, {poolmodel.List, 8},
-	{poolmodel.Get, 5}, {poolmodel.Reassign, 4}, {poolmodel.Accept, 4}, {poolmodel.Complete, 4}, {poolmodel.Decline, 4}, {poolmodel.Reject, 4},
-	{poolmodel.Release, 4}, {poolmodel.Extend, 4}, {poolmodel.TakeBack, 3}, {poolmodel.Cancel, 2}, {poolmodel.View, 4}, {poolmodel.Send, 4},
-	{poolmodel.CancelAny, 2}, {poolmodel.Disable, 3}, {poolmodel.Edit, 2}, {poolmodel.Block, 2}, {operator, 2},
+	{poolmodel.Verify, 9},
+	{poolmodel.Deliver, 8},
+	{repeat, 14},
+	{poolmodel.Claim, 10},
+	{poolmodel.Create, 10},
+	{claimNext, 6},
+	{poolmodel.List, 8},
+	{poolmodel.Get, 5},
+	{poolmodel.Reassign, 4},
+	{poolmodel.Accept, 4},
+	{poolmodel.Complete, 4},
+	{poolmodel.Decline, 4},
+	{poolmodel.Reject, 4},
+	{poolmodel.Release, 4},
+	{poolmodel.Extend, 4},
+	{poolmodel.TakeBack, 3},
+	{poolmodel.Cancel, 2},
+	{poolmodel.View, 4},
+	{poolmodel.Send, 4},
+	{poolmodel.CancelAny, 2},
+	{poolmodel.Disable, 3},
+	{poolmodel.Edit, 2},
+	{poolmodel.Block, 2},
+	{operator, 2},
 }
 
 // kinds holds each kind of call as often as it is to come, all of them at the beginning and at the end.
