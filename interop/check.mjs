@@ -30,3 +30,10 @@ export function raw(url, key, body) {
   if (key) headers.Authorization = `Bearer ${key}`;
   return fetch(url, { method: "POST", headers, body });
 }
+
+// refused wants the refusal of a call, and gives its result.
+export async function refused(what, call, code) {
+  const e = await call.then(() => undefined, (e) => e);
+  check(what, e?.result?.isError === true && e.message.startsWith(`code: ${code}\n`), e?.message ?? "it was not refused");
+  return e.result;
+}

@@ -34,7 +34,7 @@ async def main() -> None:
         return Client(StreamableHttpTransport(url, headers={"Authorization": "Bearer " + os.environ[key]}))
 
     def stdio(who: str) -> Client:
-        return Client(StdioTransport(os.environ["HUB_BINARY"], ["mcp", "--as", who, "--data", os.environ["HUB_DATA"]], keep_alive=False))
+        return Client(StdioTransport(os.environ["HUB_BINARY"], ["mcp", "--as", who, "--data", os.environ["HUB_DATA"], "--toolset", "team"], keep_alive=False))
 
     await story("over HTTP", http("ANNA_KEY"), http("FRANK_KEY"))
     await story("over stdio", stdio("anna@acme"), stdio("frank@acme"))

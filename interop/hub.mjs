@@ -8,13 +8,13 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 
 export class Hub {
-  constructor(binary, data, pidFile) {
-    Object.assign(this, { binary, data, pidFile, listen: "127.0.0.1:0", log: [] });
+  constructor(binary, data, pidFile, ...flags) {
+    Object.assign(this, { binary, data, pidFile, flags, listen: "127.0.0.1:0", log: [] });
   }
 
   // start serves on a free port; started again, on the same one.
   async start() {
-    const child = spawn(this.binary, ["serve", "--listen", this.listen, "--data", this.data], { stdio: ["ignore", "ignore", "pipe"] });
+    const child = spawn(this.binary, ["serve", "--listen", this.listen, "--data", this.data, ...this.flags], { stdio: ["ignore", "ignore", "pipe"] });
     this.child = child;
     writeFileSync(this.pidFile, String(child.pid));
     this.exit = once(child, "exit").then(([code, signal]) => ({ code, signal }));

@@ -18,19 +18,41 @@ function inspect(home, ...args) {
 export async function inspector(hub, work, anna, frank) {
   const as = (who) => ["--transport", "http", "--header", `Authorization: Bearer ${who.api_key}`];
   await round("Inspector over HTTP", join(work, "home"), [`${hub.url}/mcp/team`, ...as(anna)], [`${hub.url}/mcp/team`, ...as(frank)]);
-  const stdio = (who) => [hub.binary, "mcp", "--as", who, "--data", hub.data];
+  await pool("Inspector over HTTP, pool", join(work, "home"), [`${hub.url}/mcp/pool`, ...as(anna)], [`${hub.url}/mcp/pool`, ...as(frank)]);
+  const stdio = (who) => [hub.binary, "mcp", "--as", who, "--data", hub.data, "--toolset", "team"];
   await round("Inspector over stdio", join(work, "home"), stdio("anna@acme"), stdio("frank@acme"));
   const refused = await inspect(join(work, "home"), `${hub.url}/mcp/team`, "--transport", "http", "--header", "Authorization: Bearer hc_live_nobody", "--method", "tools/list");
   check("Inspector: an unknown key is no way in", refused.code !== 0 && refused.stdout === "", refused);
 }
 
-async function round(how, home, anna, frank) {
+// by gives run, for any method, and call, for a tool.
+function by(home) {
   const run = async (who, method, ...args) => {
     const { code, stdout, stderr } = await inspect(home, ...who, "--method", method, ...args);
     return { code, stderr, out: stdout ? JSON.parse(stdout) : {} };
   };
   const call = (who, tool, args) => run(who, "tools/call", "--tool-name", tool, ...Object.entries(args).flatMap(([k, v]) => ["--tool-arg", `${k}=${v}`]));
+  return { run, call };
+}
 
+async function pool(how, home, anna, frank) {
+  const { run, call } = by(home);
+  const listed = await run(anna, "tools/list", "--strict");
+  check(`${how}: tools/list --strict finds no error in the schemas`, listed.code === 0 && /^0 errors/m.test(listed.stderr) && listed.out.tools.some((t) => t.name === "handoff_create"), listed);
+  const project_root = "/srv/inspector";
+  const made = await call(anna, "handoff_create", { project_root, from_agent_id: "anna@acme", target: '{"strategy":"broadcast"}', visibility: "public", payload: '{"n":7}' });
+  same(`${how}: handoff_create`, [made.code, made.out.structuredContent?.status], [0, "OPEN"]);
+  const mine = { project_root, agent_id: "frank@acme" };
+  const claim = await call(frank, "handoff_claim", mine);
+  same(`${how}: handoff_claim gives the payload`, [claim.out.structuredContent?.handoff_id, claim.out.structuredContent?.payload], [made.out.structuredContent.handoff_id, { n: 7 }]);
+  const held = { ...mine, handoff_id: made.out.structuredContent.handoff_id };
+  same(`${how}: handoff_complete`, (await call(frank, "handoff_complete", { ...held, result: "done" })).out.structuredContent?.status, "COMPLETED");
+  const again = await call(frank, "handoff_reject", held);
+  check(`${how}: a refusal is a tool error`, again.code !== 0 && again.out.structuredContent.error.code === "thread_terminal", again);
+}
+
+async function round(how, home, anna, frank) {
+  const { run, call } = by(home);
   const listed = await run(anna, "tools/list", "--strict");
   check(`${how}: tools/list --strict finds no error in the schemas`, listed.code === 0 && /^0 errors/m.test(listed.stderr), listed);
   same(`${how}: tools/list names the twelve tools`, listed.out.tools.length, 12);

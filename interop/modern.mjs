@@ -1,18 +1,12 @@
 // A round trip by the second major version of the TypeScript SDK, pinned to protocol
 // 2026-07-28.
-import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { check, same, tools } from "./check.mjs";
-
-async function connect(url, key) {
-  const client = new Client({ name: "handclasp-interop", version: "0.0.0" }, { versionNegotiation: { mode: { pin: "2026-07-28" } } });
-  await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { Authorization: `Bearer ${key}` } } }));
-  return client;
-}
+import { modernHTTP } from "./connect.mjs";
 
 export async function modern(hub, anna, frank) {
   // All toolsets together, as most people configure it.
-  const a = await connect(`${hub.url}/mcp`, anna.api_key);
-  const f = await connect(`${hub.url}/mcp/team`, frank.api_key);
+  const a = await modernHTTP(`${hub.url}/mcp`, anna.api_key);
+  const f = await modernHTTP(`${hub.url}/mcp/team`, frank.api_key);
   same("2026-07-28: the client negotiates that revision", a.getNegotiatedProtocolVersion(), "2026-07-28");
   check("2026-07-28: tools/list has the toolset", (await a.listTools()).tools.some((t) => t.name === "handoff_to_teammate"));
   const { thread_id } = await tools(a)("handoff_to_teammate", { to: "frank@acme", intent: "ask_question", summary: "May I merge?", question: "Now?" });

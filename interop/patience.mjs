@@ -1,11 +1,10 @@
 // A client that gives up after 16 seconds of silence, and a call that waits for 20: the hub says
 // every 15 seconds that it still waits.
 import { check } from "./check.mjs";
-import { overStdio } from "./stdio.mjs";
-import { overHTTP } from "./team.mjs";
+import { olderHTTP, olderStdio } from "./connect.mjs";
 
 export async function patience(hub, frank) {
-  const clients = { "over HTTP": await overHTTP(`${hub.url}/mcp/team`, frank.api_key), "over stdio": await overStdio(hub, "frank@acme") };
+  const clients = { "over HTTP": await olderHTTP(`${hub.url}/mcp/team`, frank.api_key), "over stdio": await olderStdio(hub, "frank@acme", "team") };
   await Promise.all(Object.entries(clients).map(async ([how, client]) => {
     const told = [];
     const began = Date.now();

@@ -1,28 +1,11 @@
 // Both major versions of the TypeScript SDK over stdio: each starts `handclasp mcp` as its server.
-import { Client as Modern } from "@modelcontextprotocol/client";
-import { StdioClientTransport as ModernStdio } from "@modelcontextprotocol/client/stdio";
-import { Client } from "@modelcontextprotocol/sdk/client/index.js";
-import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { check, same, tools } from "./check.mjs";
-
-const me = { name: "handclasp-interop", version: "0.0.0" };
-
-function server(hub, as) {
-  return { command: hub.binary, args: ["mcp", "--as", as, "--data", hub.data, "--toolset", "team"], stderr: "inherit" };
-}
-
-// overStdio connects an older client, whose revision is 2025-11-25.
-export async function overStdio(hub, as) {
-  const client = new Client(me);
-  await client.connect(new StdioClientTransport(server(hub, as)));
-  return client;
-}
+import { modernStdio, olderStdio } from "./connect.mjs";
 
 // stdio lets two clients work on the folder at once, whoever owns it.
 export async function stdio(hub, how) {
-  const a = await overStdio(hub, "anna@acme");
-  const f = new Modern(me, { versionNegotiation: { mode: { pin: "2026-07-28" } } });
-  await f.connect(new ModernStdio(server(hub, "frank@acme")));
+  const a = await olderStdio(hub, "anna@acme", "team");
+  const f = await modernStdio(hub, "frank@acme", "team");
   try {
     same(`stdio, ${how}: tools/list`, [(await a.listTools()).tools.length, (await f.listTools()).tools.length], [12, 12]);
     check(`stdio, ${how}: prompts/list and resources/list`, (await a.listPrompts()).prompts.length > 0 && (await f.listResources()).resources.length > 0);

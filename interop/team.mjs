@@ -1,10 +1,9 @@
 // A handoff from end to end by the official TypeScript SDK (protocol 2025-11-25), through a
 // kill of the hub.
-import { Client } from "@modelcontextprotocol/sdk/client/index.js";
-import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { AjvJsonSchemaValidator } from "@modelcontextprotocol/sdk/validation/ajv";
-import { after, Hub } from "./hub.mjs";
-import { check, raw, same, tools } from "./check.mjs";
+import { check, raw, refused, same, tools } from "./check.mjs";
+import { olderHTTP } from "./connect.mjs";
+import { after } from "./hub.mjs";
 
 const names = [
   "accept_handoff", "block_teammate", "cancel_handoff", "check_inbox", "complete_handoff", "decline_handoff",
@@ -18,17 +17,10 @@ const diff = `--- a/users/list.kt
 +val users = api.users().items
 `;
 
-// overHTTP connects a client whose revision is 2025-11-25.
-export async function overHTTP(url, key) {
-  const client = new Client({ name: "handclasp-interop", version: "0.0.0" });
-  await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { Authorization: `Bearer ${key}` } } }));
-  return client;
-}
-
 export async function team(hub, anna, frank) {
   const url = `${hub.url}/mcp/team`;
-  const a = await overHTTP(url, anna.api_key);
-  const f = await overHTTP(url, frank.api_key);
+  const a = await olderHTTP(url, anna.api_key);
+  const f = await olderHTTP(url, frank.api_key);
   const asAnna = tools(a);
   const asFrank = tools(f);
   same("the TypeScript SDK connects and knows the server", a.getServerVersion().name, "handclasp");
@@ -160,10 +152,4 @@ async function parked(asAnna, asFrank) {
   await asAnna("cancel_handoff", { thread_id: sent.thread_id });
   same("a handoff that was taken back is news to its recipient", (await asFrank("check_inbox")).items.map((i) => [i.status, i.news]), [["cancelled", ["handoff.created", "handoff.cancelled"]]]);
   await asFrank("view_thread", { thread_id: sent.thread_id });
-}
-
-async function refused(what, call, code) {
-  const e = await call.then(() => undefined, (e) => e);
-  check(what, e?.result?.isError === true && e.message.startsWith(`code: ${code}\n`), e?.message ?? "it was not refused");
-  return e.result;
 }

@@ -49,7 +49,7 @@ async def main() -> None:
         await story("Python: ", anna, frank)
 
     def stdio(who: str) -> Client:
-        return Client(StdioServerParameters(command=os.environ["HUB_BINARY"], args=["mcp", "--as", who, "--data", os.environ["HUB_DATA"]]))
+        return Client(StdioServerParameters(command=os.environ["HUB_BINARY"], args=["mcp", "--as", who, "--data", os.environ["HUB_DATA"], "--toolset", "team"]))
 
     async with stdio("anna@acme") as anna, stdio("frank@acme") as frank:
         await story("Python over stdio: ", anna, frank)

@@ -67,7 +67,7 @@ func (c access) transport() string {
 	return "stdio"
 }
 
-func (c access) endpoint() string { return c.url + "/mcp/team" }
+func (c access) endpoint() string { return c.url + "/mcp" }
 
 func (c access) authorization() string { return "Bearer " + c.key }
 

@@ -34,7 +34,7 @@ type clientServer struct {
 
 func TestTheConfigurationOfEveryClientHoldsTheFieldsThatItDocuments(t *testing.T) {
 	t.Parallel()
-	http := clientServer{Type: "http", URL: "http://127.0.0.1:7433/mcp/team", Headers: map[string]string{"Authorization": "Bearer hc_live_0123"}}
+	http := clientServer{Type: "http", URL: "http://127.0.0.1:7433/mcp", Headers: map[string]string{"Authorization": "Bearer hc_live_0123"}}
 	untyped := http
 	untyped.Type = ""
 	stdio := clientServer{Type: "stdio", Command: testOverStdio.command, Args: testOverStdio.args}
@@ -123,7 +123,7 @@ func TestTheCommandForClaudeReachesItWordByWordThroughAShell(t *testing.T) {
 		conn access
 		want []string
 	}{
-		{testOverHTTP, []string{"mcp", "add", "--scope", "user", "--transport", "http", "handclasp", "http://127.0.0.1:7433/mcp/team", "--header", "Authorization: Bearer hc_live_0123"}},
+		{testOverHTTP, []string{"mcp", "add", "--scope", "user", "--transport", "http", "handclasp", "http://127.0.0.1:7433/mcp", "--header", "Authorization: Bearer hc_live_0123"}},
 		{testOverStdio, append([]string{"mcp", "add", "--scope", "user", "handclasp", "--", testOverStdio.command}, testOverStdio.args...)},
 	} {
 		out, err := exec.CommandContext(context.Background(), "sh", "-c", `claude() { printf '%s\0' "$@"; }; `+claudeCommand(c.conn)).Output()
@@ -141,7 +141,7 @@ func TestAgentAddGivesTheConfigurationBesideTheKey(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "my hub")
 	key := addForClient(t, "agent", "add", "frank@acme", "--client", "codex", "--url", "https://hub.example.com/", "--data", data, "--json")
-	if s := readTOML(t, key.Client.Config); s.URL != "https://hub.example.com/mcp/team" || s.Headers["Authorization"] != "Bearer "+key.APIKey {
+	if s := readTOML(t, key.Client.Config); s.URL != "https://hub.example.com/mcp" || s.Headers["Authorization"] != "Bearer "+key.APIKey {
 		t.Errorf("over HTTP: %+v", s)
 	}
 	again := addForClient(t, "agent", "key", "rotate", "Frank@acme", "--client", "vscode", "--data", data, "--json")
@@ -151,7 +151,7 @@ func TestAgentAddGivesTheConfigurationBesideTheKey(t *testing.T) {
 		t.Errorf("over stdio: %s %v", diff, again.Client.Notes)
 	}
 	text := runProgram(context.Background(), "agent", "add", "anna@acme", "--client", "claude", "--url", "http://127.0.0.1:7433", "--data", data).stdout.String()
-	for _, part := range []string{"API key  hc_live_", "claude mcp add --scope user --transport http handclasp http://127.0.0.1:7433/mcp/team", ".mcp.json", "keep it out of the repository"} {
+	for _, part := range []string{"API key  hc_live_", "claude mcp add --scope user --transport http handclasp http://127.0.0.1:7433/mcp", ".mcp.json", "keep it out of the repository"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("no %q in\n%s", part, text)
 		}

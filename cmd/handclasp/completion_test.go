@@ -23,6 +23,12 @@ func TestCommandsFlagsAndValuesAreCompleted(t *testing.T) {
 		"agent list --data /tmp --": "--json",
 		"completion ":               "fish",
 		"mcp --transport ":          "mcp",
+		"cat":                       "catalog",
+		"catalog remove ":           "capability",
+		"workspace ":                "alias",
+		"workspace alias /a --":     "--of",
+		"workspace members /a --s":  "--strict",
+		"handoff list --door ":      "pool",
 	} {
 		args := append([]string{"complete", "--"}, strings.Split(words, " ")...)
 		p := runWithInput("", args...)

@@ -72,8 +72,8 @@ func TestTheDemoStaysOpenForClientsUntilItIsEnded(t *testing.T) {
 	if n := strings.Count(open, "\n"); n > 25 {
 		t.Errorf("what to do with the open hub has %d lines", n)
 	}
-	address := regexp.MustCompile(`http://[0-9.:]+/mcp/team`).FindString(open)
-	s := &story{ctx: ctx, url: strings.TrimSuffix(address, "/mcp/team"), keys: map[string]string{frank: regexp.MustCompile(`hc_live_\w+`).FindString(open)}, sessions: map[string]*mcp.ClientSession{}}
+	address := regexp.MustCompile(`http://[0-9.:]+/mcp\b`).FindString(open)
+	s := &story{ctx: ctx, url: strings.TrimSuffix(address, "/mcp"), keys: map[string]string{frank: regexp.MustCompile(`hc_live_\w+`).FindString(open)}, sessions: map[string]*mcp.ClientSession{}}
 	defer s.disconnect()
 	if err := s.connect(frank); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,9 @@ import (
 type handoffListCmd struct {
 	config.Where   `embed:""`
 	output         `embed:""`
-	Status         []string `help:"Only pending, accepted, completed, declined, cancelled or expired ones; may be repeated." placeholder:"STATUS"`
+	Status         []string `help:"Only pending, accepted, completed, declined, cancelled or expired ones, or in words of the pool OPEN, CLAIMED, VERIFYING, COMPLETED, REJECTED, CANCELLED, EXPIRED; may be repeated." placeholder:"STATUS"`
+	Door           string   `help:"Only those of the door team or pool." enum:",team,pool" default:"" placeholder:"DOOR"`
+	Workspace      string   `help:"Only open handoffs of the workspace with this root." placeholder:"ROOT"`
 	Agent          string   `help:"Only those that this agent sent, received or holds." placeholder:"HANDLE"`
 	From           string   `help:"Only those that this agent sent." placeholder:"HANDLE"`
 	To             string   `help:"Only those that were sent to this agent." placeholder:"HANDLE"`
@@ -37,15 +39,19 @@ func (handoffListCmd) Help() string {
   handclasp handoff list --status pending --to frank@acme
   handclasp handoff list --unfetched                      nobody has looked at these
   handclasp handoff list --held-longer-than 2h            accepted and not finished
+  handclasp handoff list --door pool --workspace /srv/shop --status OPEN
   handclasp handoff list --since 1d --all --json`
 }
 
 func (c *handoffListCmd) query() (url.Values, error) {
 	q := url.Values{"status": c.Status}
-	for name, value := range map[string]string{"agent": c.Agent, "from": c.From, "to": c.To, "cursor": c.Cursor} {
+	for name, value := range map[string]string{"agent": c.Agent, "from": c.From, "to": c.To, "cursor": c.Cursor, "door": c.Door, "project_root": c.Workspace} {
 		if value != "" {
 			q.Set(name, value)
 		}
+	}
+	if c.Workspace != "" && c.Door == string(handoff.DoorTeam) {
+		return nil, usageError{errors.New("--workspace and --door team exclude each other: what is sent to a teammate is of no workspace")}
 	}
 	if c.Unfetched && c.HeldLongerThan != "" {
 		return nil, usageError{errors.New("--unfetched and --held-longer-than exclude each other: what nobody fetched is held by nobody")}
@@ -120,7 +126,7 @@ func (c *handoffListCmd) Run(e *env) error {
 		now := time.Now()
 		if err := table(e, "ID\tSTATUS\tFROM\tTO\tINTENT\tAGE\tPREVIEW", len(list.Handoffs), func(i int) string {
 			h := &list.Handoffs[i]
-			return strings.Join([]string{h.ThreadID, h.Status, h.From, recipientOf(h), h.Intent, ageOf(h.CreatedAt, now), oneLine(h.Preview, previewWidth)}, "\t")
+			return strings.Join([]string{h.ThreadID, h.Status, h.From, recipientOf(h), lineOrDash(h.Intent), ageOf(h.CreatedAt, now), aboutOf(h)}, "\t")
 		}); err != nil || list.NextCursor == nil {
 			return err
 		}
@@ -132,15 +138,29 @@ func (c *handoffListCmd) Run(e *env) error {
 // previewWidth keeps a row within 160 columns.
 const previewWidth = 48
 
-// recipientOf names whom a handoff was sent to, and who holds it if that is another.
+// recipientOf names whom a handoff was sent to or who may claim it, and who holds it if that is
+// another.
 func recipientOf(h *restapi.Handoff) string {
-	if h.Holder == nil || *h.Holder == h.To {
-		return h.To
+	to := h.To
+	if h.Pool != nil {
+		to = oneLine(h.Target.Words(), previewWidth)
+	}
+	if h.Holder == nil || *h.Holder == to {
+		return to
 	}
 	if handoff.State(h.State).Terminal() {
-		return h.To + " (last held by " + *h.Holder + ")"
+		return to + " (last held by " + *h.Holder + ")"
 	}
-	return h.To + " (held by " + *h.Holder + ")"
+	return to + " (held by " + *h.Holder + ")"
+}
+
+// aboutOf says in a few words what a handoff is about: of an open one, which has no summary, the
+// workspace.
+func aboutOf(h *restapi.Handoff) string {
+	if h.Pool != nil {
+		return "in " + oneLine(h.ProjectRoot, previewWidth)
+	}
+	return oneLine(h.Preview, previewWidth)
 }
 
 // handoffID is how every command names a handoff.
@@ -159,7 +179,7 @@ type handoffCancelCmd struct {
 
 // Help is printed by --help.
 func (handoffCancelCmd) Help() string {
-	return `Ends a pending or accepted handoff. Its holder's next call is refused with thread_terminal.
+	return `Ends a handoff that is pending or accepted; at the pool OPEN, CLAIMED or VERIFYING. Its holder's next call is refused with thread_terminal.
 
 Example:
 
@@ -199,7 +219,8 @@ type handoffReassignCmd struct {
 // Help is printed by --help.
 func (handoffReassignCmd) Help() string {
 	return `The new holder finds the handoff in its inbox, accepted and without a lease. Whoever held it before
-gets lease_lost at its next call.
+gets lease_lost at its next call. An open handoff goes to any agent, whatever its target says; one that
+waits for its verdict is to be done anew.
 
 Example:
 
@@ -230,9 +251,10 @@ type handoffEraseCmd struct {
 
 // Help is printed by --help.
 func (handoffEraseCmd) Help() string {
-	return `Removes summary, question, messages, artifacts, drafts, metadata, payload, result, reasons and contact
-details of a handoff that is completed, declined, cancelled or expired. Ids, states, times and events
-stay. It cannot be undone; backups made before still hold the texts.
+	return `Removes summary, question, messages, artifacts, drafts, metadata, payload, result, criteria, feedback,
+reasons and contact details of a handoff that is completed, declined, cancelled or expired. Ids, states,
+times and events stay, and with them target, workspace and trace id of an open handoff. It cannot be
+undone; backups made before still hold the texts.
 
 Example:
 
@@ -275,7 +297,7 @@ func askToErase(e *env, where *config.Where, id *handoffID, in io.Reader) error 
 		return err
 	}
 	if _, err := fmt.Fprintf(e.stderr, "%s, %s, from %s to %s: %s\nThis removes its texts and contact details and cannot be undone. Type yes to go on: ",
-		h.ThreadID, h.Status, h.From, recipientOf(&h), oneLine(h.Preview, previewWidth)); err != nil {
+		h.ThreadID, h.Status, h.From, recipientOf(&h), aboutOf(&h)); err != nil {
 		return err
 	}
 	word, err := bufio.NewReader(io.LimitReader(in, 64)).ReadString('\n')

@@ -8,94 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"handclasp/internal/config"
 	"handclasp/internal/handoff"
 	"handclasp/internal/hub"
-	"handclasp/internal/owner"
 	"handclasp/internal/restapi"
-	"handclasp/internal/telemetry"
 )
-
-// workshop is a folder with agents and handoffs, on which the real command line works.
-type workshop struct {
-	t    *testing.T
-	data string
-}
-
-func newWorkshop(t *testing.T) *workshop {
-	data, _ := withAgents(t, "anna@acme", "frank@acme", "grace@acme")
-	return &workshop{t, data}
-}
-
-// within calls the hub of the folder as agents do, while no command runs.
-func (w *workshop) within(f func(h *hub.Hub, as func(handle string) hub.Call)) {
-	w.t.Helper()
-	own, err := owner.Take(w.data)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer own.Release()
-	n, err := openNode(context.Background(), config.Embedded(config.Where{Data: w.data}), "", telemetry.NewLogger(io.Discard, "text", 0))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer func() {
-		if err := n.close(); err != nil {
-			w.t.Error(err)
-		}
-	}()
-	f(n.hub, func(handle string) hub.Call {
-		list, err := n.hub.Agents(context.Background(), hub.Call{Actor: handoff.Operator()})
-		for _, a := range list {
-			if a.Handle == handle {
-				return hub.Call{Actor: handoff.Actor{Kind: handoff.KindAgent, ID: a.ID, Handle: a.Handle}}
-			}
-		}
-		w.t.Fatalf("no agent %s: %v", handle, err)
-		return hub.Call{}
-	})
-}
-
-// send makes handoffs from anna to frank and returns their ids; frank accepts the last taken ones.
-func (w *workshop) send(taken int, summaries ...string) []string {
-	w.t.Helper()
-	var ids []string
-	w.within(func(h *hub.Hub, as func(string) hub.Call) {
-		for i, s := range summaries {
-			out, err := h.Create(context.Background(), as("anna@acme"), hub.CreateInput{To: "frank@acme", Intent: handoff.AskQuestion, Summary: s, Question: "which?"})
-			if err == nil && i >= len(summaries)-taken {
-				_, err = h.Accept(context.Background(), as("frank@acme"), hub.AcceptInput{ThreadID: out.ThreadID})
-			}
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			ids = append(ids, out.ThreadID)
-		}
-	})
-	return ids
-}
-
-func (w *workshop) run(args ...string) *program {
-	return runProgram(context.Background(), append(args, "--data", w.data)...)
-}
-
-func (w *workshop) ok(args ...string) string {
-	w.t.Helper()
-	return ok(w.t, append(args, "--data", w.data)...).stdout.String()
-}
-
-// json runs a command with --json and reads what it printed, which must be one document.
-func (w *workshop) json(out any, args ...string) {
-	w.t.Helper()
-	oneDocument(w.t, w.ok(append(args, "--json")...), out)
-}
-
-func (w *workshop) refused(code int, want string, args ...string) {
-	w.t.Helper()
-	if p := w.run(args...); p.code != code || !strings.Contains(p.stderr.String(), want) || p.stdout.Len() > 0 {
-		w.t.Errorf("%v: exit %d, %s%s", args, p.code, p.stderr.String(), p.stdout.String())
-	}
-}
 
 func TestHandoffListFindsAndPages(t *testing.T) {
 	t.Parallel()
@@ -138,7 +54,7 @@ func TestHandoffListFindsAndPages(t *testing.T) {
 	w.refused(2, "exclude each other", "handoff", "list", "--unfetched", "--held-longer-than", "2h")
 	w.refused(2, "such as 2h or 3d", "handoff", "list", "--since", "yesterday")
 	w.refused(2, "90m", "handoff", "list", "--held-longer-than=-2h")
-	w.refused(1, "pending, accepted", "handoff", "list", "--status", "open")
+	w.refused(1, "pending, accepted", "handoff", "list", "--status", "opened")
 	w.refused(1, "handclasp agent list", "handoff", "list", "--agent", "nobody@acme")
 	w.refused(1, "1 to 200", "handoff", "list", "--limit", "500")
 	w.refused(1, "next_cursor", "handoff", "list", "--cursor", "junk")
@@ -251,7 +167,7 @@ func TestOnlyAYesErases(t *testing.T) {
 	for word, want := range map[string]bool{"yes\n": true, " yes ": true, "y\n": false, "\n": false, "": false, "no\nyes\n": false} {
 		var stderr strings.Builder
 		asked := handoffID{id[:len(id)-2]}
-		err := askToErase(&env{ctx: context.Background(), stdout: io.Discard, stderr: &stderr}, &config.Where{Data: w.data}, &asked, strings.NewReader(word))
+		err := askToErase(&env{ctx: context.Background(), stdout: io.Discard, stderr: &stderr}, &w.where, &asked, strings.NewReader(word))
 		if (err == nil) != want || (asked.ID == id) != want {
 			t.Errorf("%q: %v", word, err)
 		}

@@ -23,8 +23,9 @@ type handoffShowCmd struct {
 
 // Help is printed by --help.
 func (handoffShowCmd) Help() string {
-	return `Shows who takes part, state, times, texts, drafts, messages and events. Payload and structured result are for
-those who do the work and are not shown.
+	return `Shows who takes part, state, times, texts, drafts, messages and events; of an open handoff also target,
+workspace, criteria, the latest verdict and what it waits for. Payload, structured result and feedback are
+for those who order, do or judge the work and are not shown.
 
 Examples:
 
@@ -106,6 +107,9 @@ func (s *sheet) artifacts(list []json.RawMessage) {
 func threadText(t *restapi.HandoffThread, now time.Time) string {
 	s := &sheet{}
 	s.facts(t, now)
+	if t.Contract != nil {
+		s.contract(t)
+	}
 	if t.Summary != "" {
 		s.beginning(t)
 	}
@@ -123,7 +127,7 @@ func threadText(t *restapi.HandoffThread, now time.Time) string {
 
 func (s *sheet) facts(t *restapi.HandoffThread, now time.Time) {
 	state := t.Status
-	if t.State == string(handoff.Verifying) {
+	if t.State == string(handoff.Verifying) && t.Pool == nil {
 		state += ", being verified"
 	}
 	if t.WaitsForReply {
@@ -133,6 +137,13 @@ func (s *sheet) facts(t *restapi.HandoffThread, now time.Time) {
 	s.fact("Status", state)
 	s.fact("Intent", t.Intent)
 	s.fact("From", partyOf(t, t.From))
+	if p := t.Pool; p != nil {
+		s.fact("For", oneLine(p.Target.Words(), maxWords))
+		s.fact("Workspace", oneLine(p.ProjectRoot, maxWords))
+		s.fact("Visibility", p.Visibility)
+		s.fact("Priority", p.Priority)
+		s.fact("Trace", oneLine(p.TraceID, maxWords))
+	}
 	s.fact("To", partyOf(t, t.To))
 	name, held := "Holder", "nobody"
 	if handoff.State(t.State).Terminal() {
@@ -144,7 +155,9 @@ func (s *sheet) facts(t *restapi.HandoffThread, now time.Time) {
 	s.fact(name, fmt.Sprintf("%s, claim epoch %d", held, t.ClaimEpoch))
 	s.fact("Lease until", orNothing(t.LeaseExpiresAt))
 	s.fact("Created", t.CreatedAt+", "+ageOf(t.CreatedAt, now)+" ago")
-	s.fact("Fetched", orDash(t.FetchedAt))
+	if t.To != "" {
+		s.fact("Fetched", orDash(t.FetchedAt))
+	}
 	s.fact("Accepted", orNothing(t.AcceptedAt))
 	s.fact("Completed", orNothing(t.CompletedAt))
 	s.fact("Expires", orNothing(t.ExpiresAt))
@@ -152,6 +165,42 @@ func (s *sheet) facts(t *restapi.HandoffThread, now time.Time) {
 	s.fact("Erased", orNothing(t.ErasedAt))
 	s.fact("Ended by", t.EndedBy)
 	s.text("Why it ended", t.EndedReason)
+}
+
+// maxWords bounds a line of facts that agents chose the words of.
+const maxWords = 400
+
+// contract is what must be proved of an open handoff, and what it waits for.
+func (s *sheet) contract(t *restapi.HandoffThread) {
+	if v := t.VerifyBy; v != nil {
+		by := "the creator"
+		switch v.Kind {
+		case handoff.VerifyByAgent:
+			by = v.AgentID
+		case handoff.VerifyByCapability:
+			by = "an agent with the capability " + oneLine(v.Capability, maxWords)
+		}
+		s.fact("Verified by", by)
+	}
+	if v := t.Verification; v != nil {
+		s.fact("Verdict", v.Verdict+" by "+v.VerifiedBy+", "+v.At)
+	}
+	if t.HasResult {
+		s.fact("Result", "there is one; its creator, its claimant and its verifier read it")
+	}
+	if d := t.Dependencies; d != nil {
+		s.fact("Waits for", fmt.Sprintf("%d of %d: %d completed, %d failed", d.Pending, d.Total, d.Satisfied, d.Failed))
+		for _, d := range t.DependsOn {
+			s.line("    %s  %s", d.HandoffID, d.Status)
+		}
+	}
+	for i, c := range t.Criteria {
+		heading := ""
+		if i == 0 {
+			heading = "Acceptance criteria"
+		}
+		s.text(heading, c)
+	}
 }
 
 // partyOf is a handle with the name and role that belong to it.
@@ -195,7 +244,7 @@ func (s *sheet) beginning(t *restapi.HandoffThread) {
 func (s *sheet) messages(t *restapi.HandoffThread) {
 	for i := range t.Messages {
 		m := &t.Messages[i]
-		if m.SequenceNo == 1 {
+		if m.SequenceNo == 1 && t.Pool == nil {
 			continue // the summary
 		}
 		asks := ""

@@ -27,6 +27,8 @@ type cli struct {
 	Agent      agentCmd         `cmd:"" help:"Agents and their keys."`
 	Invite     inviteCmd        `cmd:"" help:"Join links, each good for one new agent."`
 	Handoff    handoffCmd       `cmd:"" help:"The operator's hand on handoffs."`
+	Catalog    catalogCmd       `cmd:"" help:"The words that targets of open handoffs may name."`
+	Workspace  workspaceCmd     `cmd:"" help:"The projects that open handoffs belong to."`
 	Inbox      inboxCmd         `cmd:"" help:"List what waits for an agent, or open one thread."`
 	Send       sendCmd          `cmd:"" help:"Hand work to a teammate's agent."`
 	Tail       tailCmd          `cmd:"" help:"Follow the log of the hub."`

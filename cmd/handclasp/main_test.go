@@ -80,6 +80,7 @@ func TestImpossibleCommandLinesSayWhatToTypeInstead(t *testing.T) {
 	}{
 		{[]string{"serve", "--bogus"}, 2, "handclasp serve --help"},
 		{[]string{"serve", "--listen", "nowhere"}, 2, "127.0.0.1:7433"},
+		{[]string{"serve", "--trust-mode", "none"}, 2, `"open","strict"`},
 		{[]string{"serve", "--public-url", "https://u:secret@h"}, 2, "without"},
 		{[]string{"serve", "--public-url", "https://h/base"}, 2, "root of its host"},
 		{[]string{"serve", "--allowed-host", "http://h"}, 2, "hub.internal"},

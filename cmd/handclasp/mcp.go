@@ -74,7 +74,7 @@ func endpoint(sets []string) (string, error) {
 	chosen := map[string]bool{}
 	for _, s := range sets {
 		if !slices.Contains(all, s) {
-			return "", fmt.Errorf("--toolset: %q came; %s is accepted", s, strings.Join(all, ", "))
+			return "", fmt.Errorf("--toolset: %q came; %s are accepted", s, strings.Join(all, ", "))
 		}
 		chosen[s] = true
 	}

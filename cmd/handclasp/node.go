@@ -49,7 +49,8 @@ func openNode(ctx context.Context, cfg *config.Serve, public string, log *slog.L
 	h := hub.New(hub.Config{
 		Store: st, Log: log, Metrics: metrics, PublicURL: public, Limits: limits,
 		CallsPerMinute: cfg.LimitCallsPerMinute, ParkedCalls: cfg.LimitParkedCalls,
-		NoProposedActions: !cfg.FeatureProposedActions,
+		NoProposedActions: !cfg.FeatureProposedActions, NoTrace: !cfg.FeatureTrace, NoVerification: !cfg.FeatureVerification, NoDAG: !cfg.FeatureDAG,
+		StrictTrust: cfg.TrustMode == "strict",
 	})
 	n := &node{cfg: cfg, log: log, store: st, hub: h, metrics: metrics, endBack: func() {}}
 	n.doors = httpserver.Config{

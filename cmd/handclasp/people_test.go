@@ -163,9 +163,12 @@ func TestFlagsOfAnInviteAreCompletedWithoutTheWordCreate(t *testing.T) {
 	}
 }
 
-func TestTheHelpOfCommandsAboutPeopleShowsExamples(t *testing.T) {
+func TestTheHelpOfTheOperatorsCommandsShowsExamples(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"agent show", "agent edit", "agent block", "agent unblock", "invite", "invite create", "invite list", "invite revoke"} {
+	for _, command := range []string{
+		"agent show", "agent edit", "agent block", "agent unblock", "invite", "invite create", "invite list", "invite revoke",
+		"catalog list", "catalog add", "catalog remove", "workspace list", "workspace alias", "workspace members",
+	} {
 		help := mustRun(t, append(strings.Fields(command), "--help")...)
 		if _, examples, ok := strings.Cut(help, "Example"); !ok || !strings.Contains(examples, "    handclasp "+strings.TrimSuffix(command, " create")) {
 			t.Errorf("%s: %s", command, help)

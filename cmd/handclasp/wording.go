@@ -17,7 +17,7 @@ var parameter = regexp.MustCompile(`^([a-z_]+)(?:\[\d+\])?(?:\.([a-z_]+))?[^ :]*
 var flagFor = map[string]string{
 	"to": "the recipient", "summary": "the summary", "thread_id": "the thread", "intent": "--intent", "question": "--question",
 	"status": "--status", "role": "--role", "limit": "--limit", "cursor": "--cursor", "wait_seconds": "--wait",
-	"idempotency_key": "--idempotency-key", "since": "--since",
+	"idempotency_key": "--idempotency-key", "since": "--since", "project_root": "the project root", "of": "--of", "remove": "--remove",
 	"artifacts.url": "--link", "artifacts.path": "--file", "artifacts.command": "--test", "artifacts.diff": "--diff",
 }
 

@@ -54,7 +54,7 @@ var mains = []string{"cmd/handclasp"}
 // tooling tests and measures the program, and may import all of it. A folder below one of these
 // belongs to it.
 var tooling = []string{
-	"internal/archtest", "internal/bench", "internal/conformance", "internal/hubtest", "internal/interop", "internal/soak",
+	"internal/archtest", "internal/bench", "internal/conformance", "internal/hubtest", "internal/interop", "internal/poolmodel", "internal/secrecy", "internal/soak",
 }
 
 // outside lists what a pure room may import besides the standard library (a path and what is

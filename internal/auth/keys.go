@@ -1,11 +1,12 @@
-// Package auth holds the formats of credentials: API keys, the inbox session and join links, how they are
-// made, hashed, signed and verified. It is pure: a credential becomes a claim here, and
+// Package auth holds the formats of credentials: API keys, sessions of agents, the inbox session and
+// join links, how they are made, hashed, signed and verified. It is pure: a credential becomes a claim here, and
 // package hub decides who that is and whether it still counts.
 package auth
 
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/hex"
 	"strings"
 )
@@ -30,6 +31,24 @@ func NewKey() (key, hash, hint string) {
 func HashKey(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])
+}
+
+// SessionPrefix starts the secret of a session of an agent.
+const SessionPrefix = "hcs_"
+
+// NewSessionSecret makes the secret of a session and returns it with its hash; as with a key, only
+// the hash is kept.
+func NewSessionSecret() (secret, hash string) {
+	b := make([]byte, keyBytes)
+	_, _ = rand.Read(b) // never fails (crypto/rand)
+	secret = SessionPrefix + hex.EncodeToString(b)
+	return secret, HashKey(secret)
+}
+
+// IsSecretOf reports whether secret is the one that hash was made of, in a time that says nothing
+// about either.
+func IsSecretOf(secret, hash string) bool {
+	return subtle.ConstantTimeCompare([]byte(HashKey(secret)), []byte(hash)) == 1
 }
 
 // IsKey reports whether s has the form of an API key.

@@ -31,8 +31,10 @@ var aims = []aim{
 	{"capability", `{"strategy":"capability","capability":"mine"}`, `{"strategy":"capability","capability":"theirs"}`},
 	{"role", `{"strategy":"role","role":"mine"}`, `{"strategy":"role","role":"theirs"}`},
 	{"tag", `{"strategy":"tag","selector":{"team":["mine"]}}`, `{"strategy":"tag","selector":{"team":["theirs"]}}`},
-	{"direct_with_fallback", `{"strategy":"direct_with_fallback","agent_id":"me-direct_with_fallback@bench","fallback_after_seconds":2592000}`,
-		`{"strategy":"direct_with_fallback","agent_id":"other@bench","fallback_after_seconds":2592000}`},
+	{
+		"direct_with_fallback", `{"strategy":"direct_with_fallback","agent_id":"me-direct_with_fallback@bench","fallback_after_seconds":2592000}`,
+		`{"strategy":"direct_with_fallback","agent_id":"other@bench","fallback_after_seconds":2592000}`,
+	},
 	{"broadcast", `{"strategy":"broadcast"}`, ""}, // everybody matches it
 }
 

@@ -64,6 +64,10 @@ func main() {
 		switch j.Kind {
 		case "backlog":
 			out, err = j.backlog()
+		case "wake-load":
+			out, err = j.wakeLoad()
+		case "park-load":
+			out, err = j.parkLoad()
 		default:
 			out, err = j.run()
 		}
@@ -75,8 +79,8 @@ func main() {
 	}
 	b := &bench{duration: time.Duration(*seconds * float64(time.Second)), rounds: *rounds}
 	fmt.Printf("%s, %d cores, %s, %s\n", time.Now().UTC().Format(time.RFC3339), runtime.NumCPU(), runtime.GOOS+"/"+runtime.GOARCH, runtime.Version())
-	parts := map[string]func() error{"sqlite": b.sqlite, "postgres": b.postgres, "claims": b.claims, "backlog": b.backlog, "mcp": b.mcp, "resident": b.resident}
-	for _, name := range []string{"sqlite", "postgres", "claims", "backlog", "mcp", "resident"} {
+	parts := map[string]func() error{"sqlite": b.sqlite, "postgres": b.postgres, "claims": b.claims, "backlog": b.backlog, "wake": b.wake, "mcp": b.mcp, "resident": b.resident}
+	for _, name := range []string{"sqlite", "postgres", "claims", "backlog", "wake", "mcp", "resident"} {
 		if *only != "" && *only != name {
 			continue
 		}

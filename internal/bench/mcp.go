@@ -89,10 +89,14 @@ func serveChild(kind string) error {
 	if kind == "sdk" {
 		h = bareSDK()
 	}
-	if kind == "noop" {
-		if h, err = noop(dir); err != nil {
-			return err
-		}
+	switch kind {
+	case "noop":
+		h, err = noop(dir)
+	case "wake":
+		h, err = wakeServer(dir)
+	}
+	if err != nil {
+		return err
 	}
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -26,7 +26,12 @@ type Serve struct {
 	PublicURL    string   `name:"public-url" help:"Address the hub is reached by. Default: http://<listen>." placeholder:"URL"`
 	AllowedHosts []string `name:"allowed-host" help:"A further Host header to answer; may be repeated." placeholder:"HOST"`
 
+	TrustMode string `name:"trust-mode" help:"open, or strict: agents need a session and its secret to claim, keep, deliver or judge open handoffs (default ${default})." enum:"open,strict" default:"open"`
+
 	FeatureProposedActions bool `name:"feature-proposed-actions" help:"Accept propose_action (default on)." default:"true" negatable:""`
+	FeatureTrace           bool `name:"feature-trace" help:"Keep trace_id of open handoffs (default on)." default:"true" negatable:""`
+	FeatureVerification    bool `name:"feature-verification" help:"Accept acceptance_criteria and verify_by (default on)." default:"true" negatable:""`
+	FeatureDAG             bool `name:"feature-dag" help:"Accept depends_on (default on)." default:"true" negatable:""`
 
 	LimitCallsPerMinute int `name:"limit-calls-per-minute" help:"Calls per agent and minute; 0 for no limit (default ${default})." default:"600"`
 	LimitParkedCalls    int `name:"limit-parked-calls" help:"Waiting calls per agent (default ${default})." default:"64"`
@@ -42,7 +47,8 @@ type Serve struct {
 // the flags above.
 func Embedded(where Where) *Serve {
 	return &Serve{
-		Where: where, FeatureProposedActions: true, LimitCallsPerMinute: 600, LimitParkedCalls: 64,
+		Where: where, TrustMode: "open", FeatureProposedActions: true, FeatureTrace: true, FeatureVerification: true, FeatureDAG: true,
+		LimitCallsPerMinute: 600, LimitParkedCalls: 64,
 		LimitBodyBytes: 4 << 20, LimitPayloadBytes: 64 << 10, MaxDatabaseConns: 4,
 	}
 }

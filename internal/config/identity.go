@@ -69,7 +69,7 @@ func (i *Identity) Resolve() error {
 		return errors.New("--url: the http or https address of a hub is accepted, such as https://hub.example.com, without name, password or query (what came is not repeated, it may hold a secret)")
 	}
 	i.URL = strings.TrimRight(i.URL, "/")
-	for _, tail := range []string{"/mcp/team", "/mcp"} { // as it stands in a client's configuration
+	for _, tail := range []string{"/mcp/team", "/mcp/pool", "/mcp"} { // as it stands in a client's configuration
 		i.URL = strings.TrimSuffix(i.URL, tail)
 	}
 	return i.readKey()

@@ -8,13 +8,14 @@ const ErasedText = "[erased by the operator]"
 
 // Erase removes what people and agents wrote from a handoff that has ended, by the operator's
 // hand; its messages, drafts and contacts are the caller's to erase in the same way. Ids, states,
-// times and counts stay. Erasing again changes nothing.
+// times and counts stay, and so do the target and the trace id, which stand in what keeps the log
+// whole. Erasing again changes nothing.
 func (h *Handoff) Erase(actor Actor, now time.Time) (EventType, error) {
 	switch {
 	case !actor.IsOperator():
 		return "", Refuse(CodePermissionDenied, "only the operator erases a handoff", "")
 	case !h.State.Terminal():
-		return "", Refuse(CodeInvalidTransition, "this handoff is "+h.State.TeamStatus()+": only one that has ended can be erased",
+		return "", Refuse(CodeInvalidTransition, "this handoff is "+h.Status()+": only one that has ended can be erased",
 			"Nothing was erased. Cancel it first: handclasp handoff cancel "+h.ID+` --reason "why"`)
 	case !h.ErasedAt.IsZero():
 		return Repeated, nil

@@ -41,6 +41,17 @@ const (
 	EventBlockRemoved          EventType = "block.removed"
 )
 
+// EventTypes lists what agents may meet in the log, in no order that means anything.
+func EventTypes() []EventType {
+	return []EventType{
+		EventCreated, EventClaimed, EventExtended, EventReleased, EventLeaseLapsed, EventFallbackOpened, EventInputRequired,
+		EventVerificationRequested, EventVerificationFailed, EventCompleted, EventRejected, EventCancelled, EventExpired,
+		EventReassigned, EventErased, EventUnblocked, EventDependencyFailed, EventMessageCreated, EventDraftCreated, EventDraftDecided,
+		EventAgentAdded, EventAgentEdited, EventAgentDisabled, EventAgentEnabled, EventAgentInvited, EventAgentInviteRevoked,
+		EventKeyCreated, EventKeyRevoked, EventSessionOpened, EventSessionClosed, EventBlockAdded, EventBlockRemoved,
+	}
+}
+
 // EventOf is the event that reports the arrival in a terminal state.
 func (s State) EventOf() EventType {
 	return map[State]EventType{

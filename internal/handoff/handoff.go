@@ -212,12 +212,13 @@ func (h *Handoff) PastDeadline(now time.Time) bool {
 // Blocked reports whether dependencies keep h from being claimed.
 func (h *Handoff) Blocked() bool { return h.DepsPending > 0 || h.DepsFailed > 0 }
 
-// FallbackOpen reports whether a direct_with_fallback target has opened its pool.
+// FallbackOpen reports whether a direct_with_fallback target has opened its pool. It opens while h is
+// OPEN only: a claim stops the wait.
 func (h *Handoff) FallbackOpen(now time.Time) bool {
 	if h.RecipientDeclined || h.FallbackOpened {
 		return true
 	}
-	return !h.FallbackAt.IsZero() && !now.Before(h.FallbackAt)
+	return h.State == Open && !h.FallbackAt.IsZero() && !now.Before(h.FallbackAt)
 }
 
 // HeldBefore reports whether the actor held h once and does not hold it now.
@@ -264,7 +265,7 @@ func (h *Handoff) Participant(actor Actor, a *Agent) bool {
 	if actor.IsOperator() || actor.ID == h.Creator {
 		return true
 	}
-	if actor.ID == h.Recipient && (h.Door != DoorPool || h.Holder == "" && !h.RecipientDeclined) {
+	if h.isRecipient(actor.ID, actor.Handle) && (h.Door != DoorPool || h.Holder == "" && !h.RecipientDeclined) {
 		return true
 	}
 	if actor.ID == h.Holder && h.State != Open {
@@ -273,11 +274,17 @@ func (h *Handoff) Participant(actor Actor, a *Agent) bool {
 	return (h.State == Verifying || h.State == Completed) && h.mayVerify(actor, a)
 }
 
+// Concerns reports whether the actor has a part in h of its own: it takes part in the thread, is
+// named to verify the work, or ended it.
+func (h *Handoff) Concerns(actor Actor, a *Agent) bool {
+	return h.Participant(actor, a) || h.mayVerifyAlways(actor) || actor.ID == h.EndedBy
+}
+
 // VisibleTo reports whether the actor may know that h exists: whoever may read it, whoever held it
 // once, because it is told lease_lost, and whoever it names. a is the actor's agent, nil for the
 // operator.
 func (h *Handoff) VisibleTo(actor Actor, a *Agent, now time.Time) bool {
-	return h.HeldBefore(actor.ID) || actor.ID == h.Recipient || h.ReadableBy(actor, a, now)
+	return h.HeldBefore(actor.ID) || h.isRecipient(actor.ID, actor.Handle) || h.ReadableBy(actor, a, now)
 }
 
 // Lost reports whether the actor asks too late for what it could have claimed while it was OPEN. It
@@ -286,8 +293,8 @@ func (h *Handoff) Lost(a *Agent, now time.Time) bool {
 	return (h.State == Claimed || h.State == Verifying) && h.MayClaim(a, now)
 }
 
-// ResultFor reports whether the actor is shown the result, the feedback and the reason of an end:
-// creator, claimant, verifier, the operator, and whoever ended it.
+// ResultFor reports whether the actor is shown the result and the feedback: creator, claimant,
+// verifier, the operator, and whoever ended it.
 func (h *Handoff) ResultFor(actor Actor, a *Agent) bool {
 	return actor.IsOperator() || actor.ID == h.Creator || actor.ID == h.EndedBy || actor.ID == h.Holder && h.State != Open ||
 		h.mayVerifyAlways(actor) || (h.State == Verifying || h.State == Completed) && h.mayVerify(actor, a)
@@ -295,7 +302,7 @@ func (h *Handoff) ResultFor(actor Actor, a *Agent) bool {
 
 // ReadableBy reports whether the actor may read h with its thread. Having held it is not enough.
 func (h *Handoff) ReadableBy(actor Actor, a *Agent, now time.Time) bool {
-	if h.Participant(actor, a) || h.mayVerifyAlways(actor) || actor.ID == h.EndedBy {
+	if h.Concerns(actor, a) {
 		return true
 	}
 	if a == nil || a.Disabled || a.Outside || h.Door != DoorPool {
@@ -318,9 +325,15 @@ func (h *Handoff) ReadableBy(actor Actor, a *Agent, now time.Time) bool {
 func (h *Handoff) PayloadFor(actorID string) bool {
 	switch h.State {
 	case Claimed, Verifying, Completed:
-		return h.Holder == actorID
+		return h.Holder == actorID || payloadToPastHolders && h.HeldBefore(actorID)
 	}
 	return false
+}
+
+// DeliveredBy reports whether the result of h is surely the actor's own work. A result stays when
+// its holder loses the handoff, so whoever holds it next finds the work of another.
+func (h *Handoff) DeliveredBy(actorID string) bool {
+	return h.Holder == actorID && (h.State == Verifying || h.State == Completed || len(h.PastHolders) == 0)
 }
 
 // mayVerifyAlways: a creator or a named agent that is to verify sees h from the start; a
@@ -342,7 +355,7 @@ func (h *Handoff) mayVerify(actor Actor, a *Agent) bool {
 	case VerifyByAgent:
 		return actor.ID == h.VerifyBy.AgentID
 	case VerifyByCapability:
-		return a != nil && !a.Disabled && a.HasCapability(h.VerifyBy.Capability)
+		return a != nil && !a.Disabled && !a.Outside && a.HasCapability(h.VerifyBy.Capability)
 	}
 	return false
 }

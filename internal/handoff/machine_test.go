@@ -19,7 +19,7 @@ import (
 const (
 	creator   = "creator"
 	recipient = "recipient"
-	coder     = "coder"    // offers "code"
+	coder     = "coder"    // offers "code", as creator and recipient do
 	both      = "both"     // offers "code" and "review"
 	reviewer  = "reviewer" // offers "review"
 	verifier  = "verifier" // named by verify_by
@@ -28,7 +28,7 @@ const (
 )
 
 func cast() map[string]*Agent {
-	offers := map[string][]string{coder: {"code"}, both: {"code", "review"}, reviewer: {"review"}, creator: {"code"}}
+	offers := map[string][]string{coder: {"code"}, both: {"code", "review"}, reviewer: {"review"}, creator: {"code"}, recipient: {"code"}}
 	agents := map[string]*Agent{}
 	for _, id := range []string{creator, recipient, coder, both, reviewer, verifier, stranger} {
 		agents[id] = &Agent{ID: id, Handle: id + "@acme", Capabilities: offers[id]}
@@ -53,13 +53,20 @@ type machine struct {
 	held      map[string]bool // whoever held it at any time
 	delivered string          // who delivered the work that waits or was passed
 	length    time.Duration   // of the lease as it was granted last
+	waitsFrom time.Time       // when the wait for the fallback pool began; zero while it is blocked
+	opened    bool            // the pool was open when the handoff was last OPEN
 }
+
+// fallbackAfter is how long the fallback pools of the machine wait.
+const fallbackAfter = 10 * time.Minute
 
 var targets = map[string]string{
 	"team": "", "direct": `{"strategy":"direct","agent_id":"recipient@acme"}`,
 	"capability": `{"strategy":"capability","capability":"code"}`, "broadcast": `{"strategy":"broadcast"}`,
 	"self":     `{"strategy":"mixed","rules":[{"strategy":"direct","agent_id":"creator@acme"},{"strategy":"capability","capability":"code"}]}`,
 	"fallback": `{"strategy":"direct_with_fallback","agent_id":"recipient","fallback_after_seconds":600,"fallback":{"strategy":"capability","capability":"code"}}`,
+	// Its recipient has not been resolved yet.
+	"awaited": `{"strategy":"direct_with_fallback","agent_id":"Recipient@Acme","fallback_after_seconds":600,"fallback":{"strategy":"capability","capability":"code"}}`,
 }
 
 func newMachine(t *rapid.T, kind string) *machine {
@@ -78,9 +85,6 @@ func newMachine(t *rapid.T, kind string) *machine {
 	if kind == "team" || kind == "direct" || kind == "fallback" {
 		m.h.Recipient = recipient
 	}
-	if kind == "fallback" {
-		m.h.FallbackAt = m.now.Add(10 * time.Minute)
-	}
 	if rapid.Bool().Draw(t, "deadline") {
 		m.h.ExpiresAt = m.now.Add(rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(t, "expires in"))
 	}
@@ -94,6 +98,9 @@ func newMachine(t *rapid.T, kind string) *machine {
 		}).Draw(t, "verify by")
 	}
 	m.h.DepsPending = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "dependencies")
+	if m.h.Begin(m.now); m.h.DepsPending == 0 {
+		m.waitsFrom = m.now
+	}
 	return m
 }
 
@@ -143,13 +150,23 @@ func diffOf(a, b *Handoff) string {
 // against what reading alone says.
 func (m *machine) settle(t *rapid.T) {
 	read := m.h.At(m.now)
-	for _, step := range []func(time.Time) (EventType, bool){m.h.Lapse, m.h.Expire} {
+	steps := []func(time.Time) (EventType, bool){m.h.Lapse, m.h.Expire}
+	if rapid.Bool().Draw(t, "the fallback is written down") {
+		steps = append(steps, m.h.OpenFallback)
+	}
+	for _, step := range steps {
 		before := copyOf(&m.h)
 		event, did := step(m.now)
 		m.judge(t, "clock", System().ID, &before, event, nil)
 		if did == (diffOf(&before, &m.h) == "") {
 			t.Fatalf("the clock reports %v, and the handoff changed so: %s", did, diffOf(&before, &m.h))
 		}
+	}
+	if m.h.State == Open {
+		m.opened = m.poolOpen()
+	}
+	if len(steps) == 3 && read.State == Open && read.Target.HasFallback() && !read.RecipientDeclined {
+		read.FallbackOpened = m.poolOpen()
 	}
 	read.UpdatedAt = m.h.UpdatedAt // when it was written down
 	if d := diffOf(&read, &m.h); d != "" {
@@ -172,7 +189,8 @@ func (m *machine) play(t *rapid.T, verb, who string, want func(*Handoff) Code, d
 		}
 		return "", false
 	}
-	if who != System().ID && !before.VisibleTo(actorOf(who), m.agent(who), m.now) {
+	off := m.agent(who) != nil && m.agent(who).Disabled // then it does not get here
+	if who != System().ID && !off && !before.VisibleTo(actorOf(who), m.agent(who), m.now) {
 		t.Fatalf("%s by %s succeeded on a handoff that it may not see", verb, who)
 	}
 	m.judge(t, verb, who, &before, event, err)
@@ -246,7 +264,12 @@ func (m *machine) judge(t *rapid.T, verb, who string, before *Handoff, event Eve
 		if after.LeaseLength != 0 {
 			fail("a reassigned claim has no lease")
 		}
+	case EventFallbackOpened:
+		if !before.Target.HasFallback() || before.RecipientDeclined || !after.RecipientDeclined && !m.poolOpen() {
+			fail("there was no fallback to open")
+		}
 	}
+	m.keepsWaiting(before, event)
 	if verb == "verify" && (who == m.delivered || after.Verdict.VerifiedBy != who) {
 		fail("the one who delivered verified")
 	}
@@ -258,6 +281,26 @@ func (m *machine) judge(t *rapid.T, verb, who string, before *Handoff, event Eve
 		m.length = after.LeaseLength
 	}
 	m.holdsAlways(fail)
+}
+
+// keepsWaiting notes when the wait for the fallback pool begins: at the creation or when it was
+// unblocked, and anew whenever the handoff is open again; after a lapse as of the lease's end.
+func (m *machine) keepsWaiting(before *Handoff, event EventType) {
+	switch {
+	case m.h.DepsPending > 0 || m.h.DepsFailed > 0:
+	case event == EventReleased, event == EventUnblocked:
+		m.waitsFrom = m.now
+	case event == EventLeaseLapsed:
+		m.waitsFrom = before.LeaseExpiresAt
+	}
+}
+
+// poolOpen reports whether the fallback pool may claim. It does not open while somebody holds it.
+func (m *machine) poolOpen() bool {
+	if m.h.State != Open {
+		return m.opened
+	}
+	return m.h.RecipientDeclined || !m.waitsFrom.IsZero() && !m.now.Before(m.waitsFrom.Add(fallbackAfter))
 }
 
 func (m *machine) holdsAlways(fail func(string, ...any)) {
@@ -278,6 +321,10 @@ func (m *machine) holdsAlways(fail func(string, ...any)) {
 		fail("accepted_at disagrees with the epoch")
 	case len(h.Criteria) == 0 && (h.State == Verifying || h.Verdict != nil):
 		fail("a verdict without criteria")
+	case h.Target.HasFallback() && !h.State.Terminal() && h.FallbackOpen(m.now) != m.poolOpen():
+		fail("the wait for the fallback began at %v, and it is open: %v", m.waitsFrom, !m.poolOpen())
+	case h.RecipientDeclined && h.Holder != recipient && !m.judges(recipient, h) && h.ReadableBy(actorOf(recipient), m.agents[recipient], m.now):
+		fail("who declined it still reads it")
 	}
 	for id := range m.held {
 		if id != h.Holder && !slices.Contains(h.PastHolders, id) {

@@ -34,7 +34,7 @@ func (m *machine) time(t *rapid.T) {
 
 // disable turns an agent off, or on again; then its pool claim is released.
 func (m *machine) disable(t *rapid.T) {
-	id := rapid.SampledFrom([]string{coder, both, recipient, reviewer, verifier}).Draw(t, "agent")
+	id := rapid.SampledFrom([]string{coder, both, recipient, reviewer, verifier, creator}).Draw(t, "agent")
 	m.agents[id].Disabled = !m.agents[id].Disabled
 	if m.settle(t); !m.agents[id].Disabled || m.h.Holder != id {
 		return
@@ -52,7 +52,6 @@ func (m *machine) may(id string, h *Handoff) bool {
 	if a == nil || a.Disabled {
 		return false
 	}
-	open := h.RecipientDeclined || (!h.FallbackAt.IsZero() && !m.now.Before(h.FallbackAt))
 	code := a.HasCapability("code")
 	switch {
 	case h.Target == nil || h.Target.Strategy == StrategyDirect:
@@ -62,7 +61,7 @@ func (m *machine) may(id string, h *Handoff) bool {
 	case h.Target.Strategy == StrategyMixed:
 		return code
 	case h.Target.Strategy == StrategyDirectWithFallback:
-		return id == recipient && !h.RecipientDeclined || id != recipient && id != creator && open && code
+		return id == recipient && !h.RecipientDeclined || id != recipient && id != creator && m.poolOpen() && code
 	}
 	return id != creator
 }
@@ -75,6 +74,30 @@ func (m *machine) othersWhoReview(who string) int {
 		}
 	}
 	return n
+}
+
+// verifierOff reports whether the one agent that may verify was turned off.
+func (m *machine) verifierOff(h *Handoff) bool {
+	switch {
+	case h.VerifyBy == nil || h.VerifyBy.Kind == VerifyByCapability:
+		return false
+	case h.VerifyBy.Kind == VerifyByCreator:
+		return m.agents[creator].Disabled
+	}
+	return m.agents[h.VerifyBy.AgentID].Disabled
+}
+
+// nobodyLeft reports whether nobody could verify what who delivers.
+func (m *machine) nobodyLeft(who string, h *Handoff) bool {
+	switch {
+	case h.VerifyBy == nil:
+		return false
+	case h.VerifyBy.Kind == VerifyByCreator:
+		return who == creator || m.verifierOff(h)
+	case h.VerifyBy.Kind == VerifyByAgent:
+		return who == h.VerifyBy.AgentID || m.verifierOff(h)
+	}
+	return m.othersWhoReview(who) == 0
 }
 
 func (m *machine) judges(id string, h *Handoff) bool {
@@ -94,9 +117,6 @@ func (m *machine) claim(t *rapid.T) {
 	lease := rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Second, time.Hour, time.Second, 25 * time.Hour}).Draw(t, "lease")
 	length := m.h.LeaseLength
 	event, ok := m.play(t, "claim", who, func(h *Handoff) Code {
-		nobodyLeft := h.VerifyBy != nil && (h.VerifyBy.Kind == VerifyByCreator && who == creator ||
-			h.VerifyBy.Kind == VerifyByAgent && who == h.VerifyBy.AgentID ||
-			h.VerifyBy.Kind == VerifyByCapability && m.othersWhoReview(who) == 0)
 		switch {
 		case h.State.Terminal():
 			return CodeThreadTerminal
@@ -106,14 +126,14 @@ func (m *machine) claim(t *rapid.T) {
 			return ""
 		case h.State != Open && m.may(who, h):
 			return CodeAlreadyClaimed
-		case h.State != Open, !m.may(who, h), nobodyLeft:
+		case h.State != Open, !m.may(who, h), m.nobodyLeft(who, h):
 			return CodeNotEligibleToClaim
 		case h.DepsPending > 0 || h.DepsFailed > 0:
 			return CodeDependencyNotMet
 		}
 		return ""
 	}, func() (EventType, error) {
-		return m.h.Claim(actorOf(who), ClaimInput{Agent: m.agent(who), Lease: lease, OtherVerifiers: m.othersWhoReview(who)}, m.now, m.lim)
+		return m.h.Claim(actorOf(who), ClaimInput{Agent: m.agent(who), Lease: lease, OtherVerifiers: m.othersWhoReview(who), VerifierDisabled: m.verifierOff(&m.h)}, m.now, m.lim)
 	})
 	switch {
 	case !ok || m.h.State == Verifying:
@@ -128,6 +148,11 @@ func (m *machine) claim(t *rapid.T) {
 	}
 }
 
+// addressed reports whether the handoff is for this agent, first or alone.
+func (m *machine) addressed(id string, h *Handoff) bool {
+	return id == recipient && (h.Target == nil || h.Target.Strategy == StrategyDirect || h.Target.Strategy == StrategyDirectWithFallback)
+}
+
 // asHolder is the refusal of the holder's verbs.
 func (m *machine) asHolder(who string, epoch *int) func(*Handoff) Code {
 	return func(h *Handoff) Code {
@@ -136,9 +161,9 @@ func (m *machine) asHolder(who string, epoch *int) func(*Handoff) Code {
 			return CodeThreadTerminal
 		case who != h.Holder && m.held[who]:
 			return CodeLeaseLost
-		case who != h.Holder && who == h.Recipient && h.State == Open:
+		case who != h.Holder && m.addressed(who, h) && h.State == Open:
 			return CodeInvalidTransition
-		case who != h.Holder && who == h.Recipient && ended:
+		case who != h.Holder && m.addressed(who, h) && ended:
 			return CodeThreadTerminal
 		case who != h.Holder:
 			return CodeNotOwner
@@ -219,9 +244,9 @@ func (m *machine) reject(t *rapid.T) {
 		switch {
 		case who == creator && h.Holder != creator:
 			return CodeNotOwner
-		case h.State == Open && who == h.Recipient && h.RecipientDeclined:
+		case h.State == Open && m.addressed(who, h) && h.RecipientDeclined:
 			return CodeInvalidTransition
-		case h.State == Open && who == h.Recipient:
+		case h.State == Open && m.addressed(who, h):
 			return ""
 		}
 		return m.asHolder(who, epoch)(h)
@@ -253,9 +278,6 @@ func (m *machine) reassign(t *rapid.T) {
 	who := rapid.SampledFrom([]string{operator, operator, creator, coder}).Draw(t, "actor")
 	to := rapid.SampledFrom([]string{coder, both, recipient, stranger, creator, verifier}).Draw(t, "to")
 	m.play(t, "reassign", who, func(h *Handoff) Code {
-		nobodyLeft := h.VerifyBy != nil && (h.VerifyBy.Kind == VerifyByCreator && to == creator ||
-			h.VerifyBy.Kind == VerifyByAgent && to == h.VerifyBy.AgentID ||
-			h.VerifyBy.Kind == VerifyByCapability && m.othersWhoReview(to) == 0)
 		switch {
 		case who != operator:
 			return CodePermissionDenied
@@ -263,12 +285,12 @@ func (m *machine) reassign(t *rapid.T) {
 			return CodeThreadTerminal
 		case m.agents[to].Disabled, to == creator && !m.named(creator, h):
 			return CodeInvalidParams
-		case nobodyLeft:
+		case m.nobodyLeft(to, h):
 			return CodeNotEligibleToClaim
 		}
 		return ""
 	}, func() (EventType, error) {
-		in := ReassignInput{To: m.agent(to), Reason: "stuck", OtherVerifiers: m.othersWhoReview(to)}
+		in := ReassignInput{To: m.agent(to), Reason: "stuck", OtherVerifiers: m.othersWhoReview(to), VerifierDisabled: m.verifierOff(&m.h)}
 		return m.h.Reassign(actorOf(who), in, m.now)
 	})
 }
@@ -296,7 +318,9 @@ func (m *machine) erase(t *rapid.T) {
 func (m *machine) append(t *rapid.T) {
 	who, asks := m.actor(t, m.holds), rapid.Bool().Draw(t, "expects a reply")
 	m.play(t, "append", who, func(h *Handoff) Code {
-		takesPart := who == operator || who == creator || who == h.Recipient || who == h.Holder ||
+		// At the pool the one that is named takes part until it says no or somebody has claimed.
+		named := m.addressed(who, h) && (h.Door == DoorTeam || h.Holder == "" && !h.RecipientDeclined)
+		takesPart := who == operator || who == creator || named || who == h.Holder ||
 			(h.State == Verifying || h.State == Completed) && m.judges(who, h)
 		switch {
 		case !takesPart:

@@ -33,7 +33,7 @@ func (h *Handoff) Offers() []Offer {
 		}
 		return h.claimOffers()
 	case Verifying:
-		return []Offer{{Key: h.verifierKey(), Rank: -h.Priority, Position: h.CreatedAt}}
+		return []Offer{{Key: h.VerifierKey(), Rank: -h.Priority, Position: h.CreatedAt}}
 	}
 	return nil
 }
@@ -74,14 +74,53 @@ const (
 	verifyCap   = "verify:cap:"
 )
 
-func (h *Handoff) verifierKey() string {
+// VerifierKey is the key of [VerifierKeys] that whoever verifies the delivered work of h has; empty
+// while nothing is delivered.
+func (h *Handoff) VerifierKey() string {
 	switch {
+	case h.Door != DoorPool || h.State != Verifying && (h.State != Completed || h.VerifyBy == nil):
+		return ""
 	case h.VerifyBy == nil || h.VerifyBy.Kind == VerifyByCreator:
 		return verifyAgent + h.Creator
 	case h.VerifyBy.Kind == VerifyByAgent:
 		return verifyAgent + h.VerifyBy.AgentID
 	}
 	return verifyCap + h.VerifyBy.Capability
+}
+
+// ReaderKeys are index keys of those who may read the pool handoff h: each of them has one of these
+// among its [AgentKeys] or [VerifierKeys]. Who has one need not be able to read it.
+func (h *Handoff) ReaderKeys(now time.Time) []string {
+	if h.Door != DoorPool {
+		return nil
+	}
+	if h.Visibility == Public {
+		return []string{keyAny}
+	}
+	var keys []string
+	switch {
+	case h.Visibility != Eligible && h.At(now).State != Open:
+	case h.Visibility != Eligible && h.Target.HasFallback() && !h.FallbackOpen(now):
+		keys = append(keys, agentKey(h.Target.AgentID))
+	default:
+		keys = h.Target.Keys()
+	}
+	for _, id := range h.Named() {
+		keys = append(keys, agentKey(id))
+	}
+	if key := h.VerifierKey(); key != "" {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// Named are the actors that h names in one part or another, some of them perhaps twice.
+func (h *Handoff) Named() []string {
+	ids := []string{h.Creator, h.Recipient, h.Holder, h.EndedBy}
+	if h.VerifyBy != nil {
+		ids = append(ids, h.VerifyBy.AgentID)
+	}
+	return slices.DeleteFunc(ids, func(id string) bool { return id == "" })
 }
 
 // VerifierKeys are the index keys of work that a may have to verify.

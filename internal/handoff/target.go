@@ -231,14 +231,22 @@ func (p *targetParser) selector(t *Target, field string, raw json.RawMessage) er
 	if len(t.Selector) == 0 {
 		return Invalid(field, "an empty selector came; name at least one tag, or use broadcast")
 	}
-	if over(len(t.Selector), p.lim.SelectorKeys) {
-		return Invalid(field, fmt.Sprintf("%d keys came, at most %d are accepted", len(t.Selector), p.lim.SelectorKeys))
+	return nil
+}
+
+// checkKeys comes before the keys are looked at: there may be very many.
+func (p *targetParser) checkKeys(field string, n int) error {
+	if over(n, p.lim.SelectorKeys) {
+		return Invalid(field, fmt.Sprintf("%d keys came, at most %d are accepted", n, p.lim.SelectorKeys))
 	}
 	return nil
 }
 
 func (p *targetParser) flatSelector(field string, raw json.RawMessage) ([]Requirement, error) {
 	o, err := parseObject(field, raw, "an object")
+	if err == nil {
+		err = p.checkKeys(field, len(o))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -260,6 +268,9 @@ func (p *targetParser) richSelector(field string, raw json.RawMessage) ([]Requir
 	var items []json.RawMessage
 	if err := json.Unmarshal(raw, &items); err != nil {
 		return nil, Invalid(field, "is not valid JSON")
+	}
+	if err := p.checkKeys(field, len(items)); err != nil {
+		return nil, err
 	}
 	var selector []Requirement
 	for i, item := range items {

@@ -202,6 +202,19 @@ type TargetNames struct {
 	TagValues map[string][]string
 }
 
+// NamedOnly reports whether nobody but agents that the target names directly can ever claim.
+func (t *Target) NamedOnly() bool {
+	switch t.Strategy {
+	case StrategyDirect:
+		return true
+	case StrategyMixed:
+		return !slices.ContainsFunc(t.Rules, func(r *Target) bool { return !r.NamedOnly() })
+	case StrategyDirectWithFallback:
+		return t.Fallback.NamedOnly()
+	}
+	return false
+}
+
 // Names collects the names of the whole target, those under NotIn and DoesNotExist too: a
 // misspelt exclusion would exclude nobody.
 func (t *Target) Names() TargetNames {

@@ -75,6 +75,7 @@ func (h *Handoff) Claim(actor Actor, in ClaimInput, now time.Time, lim Limits) (
 		return "", Refuse(CodeDependencyNotMet, fmt.Sprintf("%d dependencies are pending and %d have failed", h.DepsPending, h.DepsFailed), "Wait until they are completed.")
 	}
 	h.Epoch++
+	h.FallbackOpened = h.FallbackOpen(now) // its pool waits no more, and does not open meanwhile
 	h.State = Claimed
 	h.Holder = actor.ID
 	h.WaitsForReply = false
@@ -107,11 +108,16 @@ func (h *Handoff) leaseFor(asked time.Duration, lim Limits) (time.Duration, erro
 		}
 		return 0, nil
 	}
-	if asked < lim.MinLease || asked > lim.MaxLease {
-		return 0, Invalid("lease_seconds", fmt.Sprintf("%d came, %d to %d seconds are accepted",
-			int64(asked/time.Second), int64(lim.MinLease/time.Second), int64(lim.MaxLease/time.Second)))
+	return asked, CheckLease(asked, lim)
+}
+
+// CheckLease refuses a lease of another length than is granted; 0 asks for none.
+func CheckLease(asked time.Duration, lim Limits) error {
+	if asked == 0 || asked >= lim.MinLease && asked <= lim.MaxLease {
+		return nil
 	}
-	return asked, nil
+	return Invalid("lease_seconds", fmt.Sprintf("%d came, %d to %d seconds are accepted",
+		int64(asked/time.Second), int64(lim.MinLease/time.Second), int64(lim.MaxLease/time.Second)))
 }
 
 func (h *Handoff) grant(lease time.Duration, now time.Time) {
@@ -130,6 +136,8 @@ func (h *Handoff) AsHolder(actor Actor, epoch *int) error {
 	switch {
 	case !holds && h.HeldBefore(actor.ID):
 		return Refuse(CodeLeaseLost, "you held this handoff once and do not hold it now", "Look at it with "+h.tools().look+"; if it is open again and you may take it, "+h.tools().take+" takes it anew.")
+	case !holds && h.State == Open && h.isRecipient(actor.ID, actor.Handle) && h.RecipientDeclined:
+		return declinedBefore()
 	case !holds && h.State == Open && h.isRecipient(actor.ID, actor.Handle):
 		return Refuse(CodeInvalidTransition, "this handoff is pending: you have not accepted it", "Call "+h.tools().take+" first.")
 	case !holds && h.State.Terminal() && h.isRecipient(actor.ID, actor.Handle):
@@ -223,7 +231,7 @@ func (h *Handoff) Verify(actor Actor, a *Agent, pass bool, feedback string, epoc
 // the pool and cannot claim it any more.
 func (h *Handoff) Reject(actor Actor, reason string, epoch *int, now time.Time) (EventType, error) {
 	if h.State != Open || !h.isRecipient(actor.ID, actor.Handle) {
-		if actor.ID == h.Creator && actor.ID != h.Holder {
+		if actor.ID == h.Creator && actor.ID != h.Holder && !h.isRecipient(actor.ID, actor.Handle) {
 			return "", Refuse(CodeNotOwner, "the sender of a handoff cannot decline it", "Take it back with "+h.tools().cancel+" while it is pending.")
 		}
 		if err := h.AsHolder(actor, epoch); err != nil {
@@ -233,16 +241,21 @@ func (h *Handoff) Reject(actor Actor, reason string, epoch *int, now time.Time) 
 		return EventRejected, nil
 	}
 	if h.RecipientDeclined {
-		return "", Refuse(CodeInvalidTransition, "you declined this handoff already; it is open to its fallback pool", "Nothing is left for you to do.")
+		return "", declinedBefore()
 	}
 	if h.Target != nil && h.Target.HasFallback() {
 		h.Recipient = actor.ID // it may have registered later
 		h.RecipientDeclined = true
+		h.FallbackAt = time.Time{} // there is nothing to wait for any more
 		h.UpdatedAt = now
 		return EventFallbackOpened, nil
 	}
 	h.end(Rejected, actor, reason, now)
 	return EventRejected, nil
+}
+
+func declinedBefore() *Error {
+	return Refuse(CodeInvalidTransition, "you declined this handoff already; it is open to its fallback pool", "Nothing is left for you to do.")
 }
 
 // Cancel takes h back: the creator while it is OPEN, or CLAIMED by an agent that was disabled
@@ -327,9 +340,11 @@ func (h *Handoff) armFallback(at time.Time) {
 // Begin starts what runs from the creation of h.
 func (h *Handoff) Begin(now time.Time) { h.armFallback(now) }
 
-// OpenFallback writes down that the wait for the fallback pool is over.
+// OpenFallback writes down that the wait for the fallback pool is over, unless the deadline came
+// first.
 func (h *Handoff) OpenFallback(now time.Time) (EventType, bool) {
-	if h.State != Open || h.FallbackOpened || h.RecipientDeclined || h.FallbackAt.IsZero() || now.Before(h.FallbackAt) {
+	if h.State != Open || h.FallbackOpened || h.RecipientDeclined || h.FallbackAt.IsZero() || now.Before(h.FallbackAt) ||
+		!h.ExpiresAt.IsZero() && !h.FallbackAt.Before(h.ExpiresAt) {
 		return "", false
 	}
 	h.FallbackOpened = true
@@ -378,6 +393,7 @@ func (h *Handoff) Reassign(actor Actor, in ReassignInput, now time.Time) (EventT
 	}
 	h.leave()
 	h.Messages++
+	h.FallbackOpened = h.FallbackOpen(now)
 	h.State = Claimed
 	h.Holder = to.ID
 	h.Epoch++

@@ -238,6 +238,8 @@ func TestADeclineBeforeTheClaimOpensTheFallbackAtOnce(t *testing.T) {
 	wantCode(t, err, CodeNotEligibleToClaim, "")
 	_, err = h.Reject(actorOf(recipient), "busy", nil, noon)
 	wantCode(t, err, CodeInvalidTransition, "declined")
+	_, err = h.Complete(actorOf(recipient), nil, noon) // it cannot accept any more
+	wantCode(t, err, CodeInvalidTransition, "declined")
 }
 
 func TestAFailGrantsTheLeaseAnewAndRaisesTheEpoch(t *testing.T) {

@@ -37,7 +37,10 @@ func NormalizeProjectRoot(s string) (display, comparison string, err error) {
 	if err := CheckText("project_root", s, maxProjectRoot); err != nil {
 		return "", "", err
 	}
-	s = withoutDevicePrefix(norm.NFC.String(s))
+	if s = norm.NFC.String(s); len(s) > maxProjectRoot { // some letters are longer so
+		return "", "", TooLarge("project_root", len(s), maxProjectRoot, "bytes")
+	}
+	s = withoutDevicePrefix(s)
 	switch {
 	case strings.HasPrefix(s, "/"):
 		display = "/" + strings.Join(resolveSegments(s, "/"), "/")

@@ -32,7 +32,17 @@ type listener struct {
 
 func listen(t *testing.T, change ...func(*httpserver.Config)) *listener {
 	t.Helper()
-	f := hubtest.New(t, "sqlite")
+	return listenOn(t, hubtest.New(t, "sqlite"), change...)
+}
+
+// listenTo is listen for a hub that is made otherwise.
+func listenTo(t *testing.T, options ...hubtest.Option) *listener {
+	t.Helper()
+	return listenOn(t, hubtest.New(t, "sqlite", options...))
+}
+
+func listenOn(t *testing.T, f *hubtest.Fixture, change ...func(*httpserver.Config)) *listener {
+	t.Helper()
 	log := telemetry.NewLogger(f.Log, "text", slog.LevelDebug)
 	l := &listener{Fixture: f, t: t, cfg: httpserver.Config{
 		Hub: f.Hub, Metrics: f.Metrics, Log: log, PublicURL: "https://hub.example", Hosts: []string{"other.example"},

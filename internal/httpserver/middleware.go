@@ -229,6 +229,12 @@ func callOf(call hub.Call, r *http.Request) *http.Request {
 
 type callKey struct{}
 
+// callIn is the call that a request makes.
+func callIn(r *http.Request) (hub.Call, bool) {
+	call, ok := r.Context().Value(callKey{}).(hub.Call)
+	return call, ok
+}
+
 // withCall hands the call of a request on as the SDK expects it.
 func withCall(next http.Handler) http.Handler {
 	return sdkauth.RequireBearerToken(func(ctx context.Context, _ string, _ *http.Request) (*sdkauth.TokenInfo, error) {

@@ -46,6 +46,7 @@ func New(cfg Config) http.Handler {
 			mux.Handle(p, cfg.Inbox)
 		}
 	}
+	mux.Handle("GET /api/v1/events", s.bearer(restapi.AgentEvents(s.cfg.Hub, s.cfg.Log, callIn)))
 	mux.Handle("POST /invites/{jti}/redeem", restapi.Redeem(s.cfg.Hub, s.cfg.Log))
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)

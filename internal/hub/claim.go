@@ -41,6 +41,10 @@ func (h *Hub) Claim(ctx context.Context, call Call, in ClaimInput) (ClaimResult,
 	if err := checkWait(in.Wait); err != nil {
 		return ClaimResult{}, err
 	}
+	// Also where there is nothing to claim yet.
+	if err := handoff.CheckLease(time.Duration(in.Lease)*time.Second, h.lim); err != nil {
+		return ClaimResult{}, err
+	}
 	if in.ThreadID == "" {
 		in.Workspace = at.id
 	}
@@ -61,20 +65,7 @@ func (h *Hub) Claim(ctx context.Context, call Call, in ClaimInput) (ClaimResult,
 func (h *Hub) claimOne(ctx context.Context, call Call, in ClaimInput, at place, once once) (Work, error) {
 	var out Work
 	err := h.change(ctx, "claim", call, func(c *change) error {
-		was, row, err := c.takeToClaim(in.ThreadID)
-		if isCode(err, handoff.CodeNotFound) {
-			return poolNotFound(in.ThreadID)
-		}
-		if err != nil {
-			return err
-		}
-		if err := inPlace(c.Tx, &row, at); err != nil {
-			return err
-		}
-		if err := c.admit(in.Session, &row); err != nil {
-			return err
-		}
-		effect, found, err := c.done(once.op, once.print)
+		was, row, effect, found, err := c.beginAt(c.takeToClaim, in.ThreadID, at, in.Session, once)
 		if err != nil {
 			return err
 		}
@@ -135,19 +126,17 @@ const (
 func (h *Hub) claimNext(ctx context.Context, call Call, in ClaimInput, at place, once once) (ClaimResult, error) {
 	var out ClaimResult
 	looks := 0
-	err := h.parkOn(ctx, call, nil, in.Wait, func(w *waiter) (bool, error) {
-		if w != nil { // it waits: what it waits for is what it may claim
-			keys, err := h.claimKeys(ctx, call, at)
+	err := h.park(ctx, call, nil, in.Wait, func(w *waiter) (bool, error) {
+		if w != nil { // it waits for what it may claim, and looks without holding up those who write
+			page, err := h.availablePage(ctx, call, at, listCursor{at: store.Start}, 1, nil)
 			if err != nil {
 				return false, err
 			}
-			if w.on(keys); looks > 0 {
-				if some, err := h.anyOffer(ctx, call, at); err != nil || !some {
-					return false, err
-				}
+			w.on(page.wakes)
+			if looks++; looks > 1 && len(page.Works) == 0 && page.NextCursor == "" { // the first time its key may tell what it did
+				return false, nil
 			}
 		}
-		looks++
 		var err error
 		out.Work, err = h.tryNext(ctx, call, in, at, once)
 		return out.Work != nil, err
@@ -156,24 +145,15 @@ func (h *Hub) claimNext(ctx context.Context, call Call, in ClaimInput, at place,
 	return out, err
 }
 
-// claimKeys are what wakes a call that waits for something to claim.
-func (h *Hub) claimKeys(ctx context.Context, call Call, at place) ([]string, error) {
-	var keys []string
-	err := h.st.Read(ctx, func(tx *store.Tx) error {
-		w, a, err := h.claimant(tx, call, at)
-		if err != nil {
-			return err
-		}
-		keys = wakesOf(w.ID, handoff.AgentKeys(a))
-		return nil
-	})
-	return keys, err
-}
-
-func wakesOf(workspace string, offers []string) []string {
-	keys := make([]string, len(offers))
+// wakesOf are what wakes a call that waits for something under the keys of its caller. unjudged: it
+// found something that it may take once somebody can verify the work.
+func wakesOf(workspace string, offers []string, unjudged bool) []string {
+	keys := make([]string, len(offers), len(offers)+1)
 	for i, k := range offers {
 		keys[i] = wakeOffer(workspace, k)
+	}
+	if unjudged {
+		keys = append(keys, wakeVerifiers)
 	}
 	return keys
 }
@@ -189,12 +169,6 @@ func claimant(read func(agentID, workspaceID string) (store.Workspace, handoff.A
 		err = notAdmitted(at, call.Actor)
 	}
 	return w, &a, err
-}
-
-// anyOffer reports whether there is something to claim, without writing.
-func (h *Hub) anyOffer(ctx context.Context, call Call, at place) (bool, error) {
-	page, err := h.availablePage(ctx, call, at, listCursor{at: store.Start}, 1, nil)
-	return len(page.Works) > 0 || page.NextCursor != "", err
 }
 
 // stage is among which offers a search looks. Targets that only exclude stand under one key for
@@ -260,6 +234,9 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 	from := s.after
 	err := h.change(ctx, "claim", call, func(c *change) error {
 		out, s.after, s.more = nil, from, false
+		if err := c.admit(in.Session, nil); err != nil {
+			return err
+		}
 		effect, found, err := c.done(once.op, once.print)
 		if err != nil {
 			return err
@@ -276,14 +253,11 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 			out = &w
 			return err
 		}
-		if err := c.admit(in.Session, nil); err != nil {
-			return err
-		}
 		w, a, err := claimant(c.KeepClaimant, call, at)
 		if err != nil {
 			return err
 		}
-		was, row, ok, err := c.nextFor(a, w.ID, s)
+		was, row, ok, err := c.nextFor(a, w, s)
 		if err != nil || !ok {
 			return err
 		}
@@ -302,22 +276,26 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 
 // nextFor locks the next handoff that the agent may claim. When the first ones do not fit it gives
 // up after some, and says where to go on.
-func (c *change) nextFor(a *handoff.Agent, workspace string, s *search) (was, row handoff.Handoff, found bool, err error) {
+func (c *change) nextFor(a *handoff.Agent, w store.Workspace, s *search) (was, row handoff.Handoff, found bool, err error) {
+	workspace := w.ID
 	keys := s.among.keys(handoff.AgentKeys(a))
-	settled := s.among != amongAll
+	// What the clock has opened is not written down everywhere yet, and may come before what is.
+	slipped := s.among == amongAll && !w.Opens.IsZero() && !w.Opens.After(c.Now())
+	if slipped {
+		if slipped, err = c.settleSlipped(a, workspace); err != nil {
+			return was, row, false, err
+		}
+	}
 	for range triesInside {
 		row, found, err := c.TakeOffered(workspace, keys, s.after)
 		if err != nil {
 			return row, row, false, err
 		}
-		if !found && !settled {
-			// What the clock has opened is not written down everywhere yet.
-			settled = true
-			some, err := c.settleSlipped(a, workspace)
-			if err != nil {
+		if !found && slipped { // there was more of it than is written down at once
+			if slipped, err = c.settleSlipped(a, workspace); err != nil {
 				return row, row, false, err
 			}
-			if some {
+			if slipped {
 				s.after = store.Start
 				continue
 			}
@@ -334,7 +312,7 @@ func (c *change) nextFor(a *handoff.Agent, workspace string, s *search) (was, ro
 				continue
 			}
 		}
-		fits, err := c.claimable(&row, a)
+		fits, _, err := claimable(c.Tx, &row, a)
 		if err != nil {
 			return row, row, false, err
 		}
@@ -360,7 +338,7 @@ func (c *change) busy(a *handoff.Agent, workspace string, keys []string, s *sear
 			return row, false, false, err
 		}
 		for i := range list {
-			fits, err := c.claimable(&list[i], a)
+			fits, _, err := claimable(c.Tx, &list[i], a)
 			if err != nil {
 				return row, false, false, err
 			}
@@ -390,26 +368,24 @@ func (c *change) settleSlipped(a *handoff.Agent, workspace string) (bool, error)
 		if now := list[i].At(c.Now()); n == most || !now.MayClaim(a, c.Now()) {
 			continue
 		}
-		if err := c.settle(list[i].ID); err != nil {
+		if _, err := c.settle(list[i].ID); err != nil {
 			return false, err
 		}
-		n++
+		n++ // also where another was faster
 	}
 	return n > 0, nil
 }
 
-// claimable reports whether the agent may claim the row as it is now.
-func (c *change) claimable(row *handoff.Handoff, a *handoff.Agent) (bool, error) {
-	return claimable(c.Tx, row, a)
-}
-
-func claimable(tx *store.Tx, row *handoff.Handoff, a *handoff.Agent) (bool, error) {
+// claimable reports whether the agent may claim the row as it is now. judged is false when it might,
+// if only somebody were left to verify the work.
+func claimable(tx *store.Tx, row *handoff.Handoff, a *handoff.Agent) (fits, judged bool, err error) {
 	now := row.At(tx.Now())
 	if now.State != handoff.Open || now.Blocked() || !now.MayClaim(a, tx.Now()) {
-		return false, nil
+		return false, true, nil
 	}
 	in, err := verifiersOf(tx, &now, a.ID)
-	return !now.Unverifiable(a.ID, in), err
+	fits = !now.Unverifiable(a.ID, in)
+	return fits, fits, err
 }
 
 // verifiersOf says who would be left to verify the work of a claimant.
@@ -420,7 +396,7 @@ func verifiersOf(tx *store.Tx, row *handoff.Handoff, claimant string) (in handof
 	verifier := row.Creator
 	switch row.VerifyBy.Kind {
 	case handoff.VerifyByCapability:
-		in.OtherVerifiers, err = tx.OtherVerifiers(row.VerifyBy.Capability, claimant)
+		in.OtherVerifiers, err = tx.OtherVerifiers(row.VerifyBy.Capability, row.WorkspaceID, claimant)
 		return in, err
 	case handoff.VerifyByAgent:
 		verifier = row.VerifyBy.AgentID

@@ -47,7 +47,7 @@ func (h *Hub) Draft(ctx context.Context, call Call, in DraftInput) (DraftMade, e
 	}
 	var out DraftMade
 	err = h.change(ctx, "draft", call, func(c *change) error {
-		was, row, effect, found, err := c.begin(in.ThreadID, once)
+		was, row, effect, found, err := c.beginHeld(in.ThreadID, Session{}, once)
 		if err != nil {
 			return err
 		}

@@ -20,8 +20,10 @@ type CompleteInput struct {
 
 // Ended is the answer to a verb that ends a handoff.
 type Ended struct {
-	ThreadID    string
-	Status      string
+	ThreadID string
+	Status   string // a word of the team door
+	// DoorStatus is the word of the handoff's own door.
+	DoorStatus  string
 	CompletedAt time.Time
 	// Verifying: the work waits for its verdict.
 	Verifying bool
@@ -47,7 +49,7 @@ func (h *Hub) Complete(ctx context.Context, call Call, in CompleteInput) (Ended,
 		},
 		apply: func(c *change, row *handoff.Handoff) (handoff.EventType, error) {
 			event, err := row.Complete(call.Actor, in.ClaimEpoch, c.Now())
-			row.ResultSummary, row.CompletionArtifacts = in.ResultSummary, artifacts
+			row.Result, row.ResultSummary, row.CompletionArtifacts = nil, in.ResultSummary, artifacts
 			return event, err
 		},
 	})
@@ -135,11 +137,8 @@ func (h *Hub) end(ctx context.Context, call Call, verb, id string, key *string, 
 	}
 	var out Ended
 	err = h.change(ctx, verb, call, func(c *change) error {
-		was, row, _, found, err := c.begin(id, once)
+		was, row, _, found, err := c.beginHeld(id, Session{}, once)
 		if err != nil {
-			return err
-		}
-		if err := c.admit(Session{}, &row); err != nil {
 			return err
 		}
 		if found || row.ErasedAt.IsZero() && e.stands(&row) {
@@ -165,7 +164,7 @@ func (h *Hub) end(ctx context.Context, call Call, verb, id string, key *string, 
 }
 
 func endedAs(row *handoff.Handoff) Ended {
-	return Ended{ThreadID: row.ID, Status: row.State.TeamStatus(), CompletedAt: row.CompletedAt, Verifying: row.State == handoff.Verifying}
+	return Ended{ThreadID: row.ID, Status: row.State.TeamStatus(), DoorStatus: row.Status(), CompletedAt: row.CompletedAt, Verifying: row.State == handoff.Verifying}
 }
 
 func epochStands(epoch *int, row *handoff.Handoff) bool { return epoch == nil || *epoch == row.Epoch }

@@ -110,9 +110,10 @@ func (c *change) saying(row *handoff.Handoff, reason, before string) error {
 		})
 }
 
-// show gives the row as the caller sees it now. a may be without its labels.
+// show gives the row as the caller sees it now: what was given back past its deadline has expired. a
+// may be without its labels.
 func (c *change) show(out *Work, a *handoff.Agent, row *handoff.Handoff, replay bool) error {
-	w, err := c.hub.work(c.Tx, c.call.Actor, a, *row)
+	w, err := c.hub.work(c.Tx, c.call.Actor, a, row.At(c.Now()))
 	w.Replay = replay
 	*out = w
 	return err
@@ -164,8 +165,17 @@ func (c *change) ended(was, row *handoff.Handoff, event handoff.EventType) error
 		whom = verifiers
 	}
 	return first(
+		func() error { return c.judged(was) },
 		func() error { return c.record(row, event, c.call.Actor, "", 0, whom...) },
 		func() error { return c.update(was, row) })
+}
+
+// judged takes work that waited for its verdict from the inboxes of those who were to judge it.
+func (c *change) judged(was *handoff.Handoff) error {
+	if was.State != handoff.Verifying {
+		return nil
+	}
+	return c.forgetVerifiers(was)
 }
 
 // mostTold is how many agents of a capability find delivered work in their inbox; the others see it
@@ -180,7 +190,7 @@ func (c *change) verifiers(row *handoff.Handoff) ([]string, error) {
 	case row.VerifyBy.Kind == handoff.VerifyByAgent:
 		return []string{row.VerifyBy.AgentID}, nil
 	}
-	list, err := c.Offering(row.VerifyBy.Capability, mostTold+1)
+	list, err := c.Offering(row.VerifyBy.Capability, row.WorkspaceID, mostTold+1)
 	for i, id := range list {
 		if id == row.Holder {
 			return append(list[:i:i], list[i+1:]...), err
@@ -349,6 +359,21 @@ func (c *change) forgetVerifiers(row *handoff.Handoff) error {
 	return nil
 }
 
+// beginAt is begin for a call at the pool, which names a project and perhaps a session.
+func (c *change) beginAt(take func(string) (was, now handoff.Handoff, err error), id string, at place, s Session, o once) (was, row handoff.Handoff, effect store.Effect, found bool, err error) {
+	was, row, err = take(id)
+	if isCode(err, handoff.CodeNotFound) {
+		err = poolNotFound(id)
+	}
+	if err == nil {
+		err = first(
+			func() error { return inPlace(c.Tx, &row, at) },
+			func() error { return c.admit(s, &row) },
+			func() (err error) { effect, found, err = c.done(o.op, o.print); return err })
+	}
+	return was, row, effect, found, err
+}
+
 // hold is the common path of the pool's verbs on a handoff: who calls, visibility, session, exact
 // replay, then the verb, then the key.
 func (h *Hub) hold(ctx context.Context, call Call, verb string, in *HoldInput, full any, apply func(c *change, was, row *handoff.Handoff, a *handoff.Agent, found bool) error) error {
@@ -361,20 +386,7 @@ func (h *Hub) hold(ctx context.Context, call Call, verb string, in *HoldInput, f
 		return err
 	}
 	return h.change(ctx, verb, call, func(c *change) error {
-		was, row, err := c.take(in.ThreadID)
-		if isCode(err, handoff.CodeNotFound) {
-			return poolNotFound(in.ThreadID)
-		}
-		if err != nil {
-			return err
-		}
-		if err := inPlace(c.Tx, &row, at); err != nil {
-			return err
-		}
-		if err := c.admit(in.Session, &row); err != nil {
-			return err
-		}
-		_, found, err := c.done(once.op, once.print)
+		was, row, _, found, err := c.beginAt(c.take, in.ThreadID, at, in.Session, once)
 		if err != nil {
 			return err
 		}

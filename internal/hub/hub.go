@@ -59,6 +59,8 @@ type Hub struct {
 	handles handleCache
 	rates   *rates
 	stats   statsCache
+	// sessions were used since it was last written down when.
+	sessions sessionUses
 	// secret signs the sessions of browsers, inviteSecret join links.
 	secret, inviteSecret func(context.Context) ([]byte, error)
 }
@@ -79,7 +81,7 @@ func New(cfg Config) *Hub {
 	}
 	h := &Hub{
 		cfg: cfg, st: cfg.Store, lim: cfg.Limits, log: cfg.Log, metrics: cfg.Metrics,
-		waiters: newWaiters(cfg.Metrics, cfg.ParkedCalls),
+		waiters: newWaiters(cfg.ParkedCalls),
 		rates:   newRates(cfg.CallsPerMinute),
 	}
 	h.keys = newKeyCache(cfg.Store.Shared())
@@ -89,6 +91,9 @@ func New(cfg Config) *Hub {
 
 // Limits are the bounds this hub enforces.
 func (h *Hub) Limits() handoff.Limits { return h.lim }
+
+// StrictTrust reports whether the hub wants a session with every verb on a pool handoff.
+func (h *Hub) StrictTrust() bool { return h.cfg.StrictTrust }
 
 // Ready reports whether new calls should come here: the database answers and the hub is not
 // shutting down.
@@ -132,6 +137,7 @@ func (c Call) traceID() string {
 type change struct {
 	*store.Tx
 	hub  *Hub
+	verb string
 	call Call
 	wake map[string]bool
 	did  []did
@@ -150,7 +156,7 @@ func (h *Hub) change(ctx context.Context, verb string, call Call, fn func(*chang
 	began := time.Now()
 	var c *change
 	err := h.st.Write(ctx, func(tx *store.Tx) error {
-		c = &change{Tx: tx, hub: h, call: call, wake: map[string]bool{}}
+		c = &change{Tx: tx, hub: h, verb: verb, call: call, wake: map[string]bool{}}
 		return fn(c)
 	})
 	if err != nil {
@@ -175,7 +181,7 @@ func (h *Hub) announce(keys map[string]bool) {
 	}
 	h.wakeLocal(list)
 	h.st.Publish(list)
-	if slices.ContainsFunc(list, func(k string) bool { return strings.HasPrefix(k, credentialChanged) }) {
+	if slices.ContainsFunc(list, func(k string) bool { return k == lookAgain || strings.HasPrefix(k, credentialChanged) }) {
 		h.st.Flush() // before the command says that it is done
 	}
 }
@@ -186,7 +192,11 @@ func (h *Hub) wakeLocal(keys []string) {
 		if id, ok := strings.CutPrefix(k, credentialChanged); ok {
 			h.keys.forget(id)
 			h.agents.forget()
-			h.waiters.recheck()
+			h.waiters.recheck(id)
+			continue
+		}
+		if k == lookAgain {
+			h.waiters.recheckAll()
 			continue
 		}
 		h.waiters.wake(k)
@@ -208,14 +218,15 @@ func (c *change) takeIf(id string, visible func(*handoff.Handoff, *handoff.Agent
 		return was, was, err
 	}
 	now = was
+	seen := was.At(c.Now()) // a lease that is over shows h to nobody any more
 	// The agent's labels are read only where its part in the handoff does not say enough.
-	if !visible(&now, &handoff.Agent{ID: c.call.Actor.ID, Handle: c.call.Actor.Handle}) || needsLabels(c.call.Actor, &now) {
-		a, err := agentFor(c.Tx, c.call.Actor, &now)
+	if !visible(&seen, &handoff.Agent{ID: c.call.Actor.ID, Handle: c.call.Actor.Handle}) || needsLabels(c.call.Actor, &seen) {
+		a, err := agentFor(c.Tx, c.call.Actor, &seen)
 		if err != nil {
 			return was, now, err
 		}
-		if !visible(&now, a) {
-			return was, now, handoff.NotFound("handoff", now.ID)
+		if !visible(&seen, a) {
+			return was, now, handoff.NotFound("handoff", was.ID)
 		}
 	}
 	if err := c.lapse(&was, &now); err != nil || now.EventSeq == was.EventSeq {
@@ -237,11 +248,13 @@ func (c *change) lapse(was, h *handoff.Handoff) error {
 			return err
 		}
 	}
+	if event, ok := h.OpenFallback(c.Now()); ok {
+		if err := c.record(h, event, handoff.System(), "", 0); err != nil {
+			return err
+		}
+	}
 	if event, ok := h.Expire(c.Now()); ok {
 		return c.record(h, event, handoff.System(), "", 0, h.Creator, h.Recipient)
-	}
-	if event, ok := h.OpenFallback(c.Now()); ok {
-		return c.record(h, event, handoff.System(), "", 0)
 	}
 	return nil
 }
@@ -295,20 +308,12 @@ func (c *change) tell(h *handoff.Handoff, event handoff.EventType, by handoff.Ac
 		if told[id] {
 			continue
 		}
-		told[id], c.wake[id] = true, true
+		told[id], c.wake[id], c.wake[wakeNews(id)] = true, true, true
 		if err := c.InsertNotice(id, h, h.EventSeq, sequenceNo, event, now); err != nil {
 			return err
 		}
 	}
-	for _, id := range []string{h.Creator, h.Recipient, h.Holder} {
-		if id != "" {
-			c.wake[id] = true
-		}
-	}
-	c.wake[wakeHandoff(h.ID)] = true
-	if h.Door == handoff.DoorPool {
-		c.wake[wakeWorkspace(h.WorkspaceID)] = true
-	}
+	c.wakeReaders(h)
 	c.did = append(c.did, did{h.Door, event})
 	return nil
 }
@@ -376,6 +381,17 @@ func (h *Hub) keyed(call Call, verb string, key *string, in any) (once, error) {
 // begin takes the handoff of a keyed call and looks up what was done under the key.
 func (c *change) begin(id string, o once) (was, row handoff.Handoff, effect store.Effect, found bool, err error) {
 	if was, row, err = c.take(id); err == nil {
+		effect, found, err = c.done(o.op, o.print)
+	}
+	return was, row, effect, found, err
+}
+
+// beginHeld is begin for a verb that may need a session.
+func (c *change) beginHeld(id string, s Session, o once) (was, row handoff.Handoff, effect store.Effect, found bool, err error) {
+	if was, row, err = c.take(id); err == nil {
+		err = c.admit(s, &row)
+	}
+	if err == nil {
 		effect, found, err = c.done(o.op, o.print)
 	}
 	return was, row, effect, found, err

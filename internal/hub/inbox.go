@@ -57,7 +57,11 @@ func (h *Hub) Inbox(ctx context.Context, call Call, in InboxInput) (Inbox, error
 		return Inbox{}, err
 	}
 	var out Inbox
-	err = h.park(ctx, call, in.Wait, func() (bool, error) {
+	keys := []string{call.Actor.ID}
+	if in.Since.IsZero() && q.States == nil && in.Role == "" {
+		keys[0] = wakeNews(call.Actor.ID) // nothing but news can be an answer
+	}
+	err = h.park(ctx, call, keys, in.Wait, func(*waiter) (bool, error) {
 		page, err := h.inboxPage(ctx, call, q, in.Fit)
 		out = page
 		return page.answers(!in.Since.IsZero()), err

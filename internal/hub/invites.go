@@ -117,6 +117,7 @@ func (c *change) inviter(handle string) (handoff.Actor, error) {
 }
 
 func (c *change) inviteEvent(event handoff.EventType, id string) error {
+	c.wake[anyEvent] = true
 	return c.InsertEvent(&handoff.Event{Type: event, ActorID: c.call.Actor.ID, SubjectID: id, TraceID: c.call.traceID(), At: c.Now()})
 }
 

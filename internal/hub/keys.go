@@ -218,8 +218,12 @@ func identify(k store.Key, a store.AgentRow) (handoff.Actor, error) {
 	return handoff.Actor{Kind: handoff.KindAgent, ID: a.ID, Handle: a.Handle, KeyID: k.ID}, nil
 }
 
-// touch writes down when keys were used.
+// touch writes down when keys and sessions were used.
 func (h *Hub) touch(ctx context.Context) error {
+	return errors.Join(h.touchKeys(ctx), h.touchSessions(ctx))
+}
+
+func (h *Hub) touchKeys(ctx context.Context) error {
 	used := h.keys.takeUsed()
 	if len(used) == 0 {
 		return nil
@@ -238,7 +242,7 @@ func (h *Hub) touch(ctx context.Context) error {
 func (h *Hub) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_ = h.st.Listen(ctx, h.wakeLocal, h.waiters.recheck)
+		_ = h.st.Listen(ctx, h.wakeLocal, h.waiters.recheckAll)
 	})
 	tick := time.NewTicker(touchEvery)
 	defer tick.Stop()
@@ -251,7 +255,7 @@ func (h *Hub) Run(ctx context.Context) error {
 			return h.touch(last)
 		case <-tick.C:
 			if err := h.touch(ctx); err != nil {
-				h.log.Warn("last uses of keys were not written down", "error", err)
+				h.log.Warn("last uses of keys or sessions were not written down", "error", err)
 			}
 		}
 	}

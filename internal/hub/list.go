@@ -49,6 +49,8 @@ type Available struct {
 	Works      []Work
 	NextCursor string // empty on the last page
 	TimedOut   bool
+	// wakes are the keys that another page would be announced under.
+	wakes []string
 }
 
 // Available lists what the caller may claim, higher priority then oldest first; or what it created
@@ -79,14 +81,7 @@ func (h *Hub) Available(ctx context.Context, call Call, in AvailableInput) (Avai
 		return Available{}, err
 	}
 	var out Available
-	err = h.parkOn(ctx, call, []string{call.Actor.ID}, in.Wait, func(w *waiter) (bool, error) {
-		if w != nil {
-			keys, err := h.scopeKeys(ctx, call, at, in.Scope)
-			if err != nil {
-				return false, err
-			}
-			w.on(keys)
-		}
+	err = h.park(ctx, call, []string{call.Actor.ID}, in.Wait, func(w *waiter) (bool, error) {
 		var err error
 		switch in.Scope {
 		case ScopeAvailable:
@@ -96,30 +91,13 @@ func (h *Hub) Available(ctx context.Context, call Call, in AvailableInput) (Avai
 		default:
 			out, err = h.minePage(ctx, call, at, in.Scope, from.at, in.Limit, in.Fit)
 		}
+		if w != nil && err == nil {
+			w.on(out.wakes)
+		}
 		return len(out.Works) > 0 || out.NextCursor != "", err
 	})
 	out.TimedOut = err == nil && in.Wait > 0 && len(out.Works) == 0 && out.NextCursor == ""
 	return out, err
-}
-
-// scopeKeys are what wakes a call that waits for a list.
-func (h *Hub) scopeKeys(ctx context.Context, call Call, at place, scope string) ([]string, error) {
-	switch scope {
-	case ScopeAvailable:
-		return h.claimKeys(ctx, call, at)
-	case ScopeToVerify:
-		var keys []string
-		err := h.st.Read(ctx, func(tx *store.Tx) error {
-			w, a, err := h.claimant(tx, call, at)
-			if err != nil {
-				return err
-			}
-			keys = wakesOf(w.ID, handoff.VerifierKeys(a))
-			return nil
-		})
-		return keys, err
-	}
-	return []string{call.Actor.ID}, nil
 }
 
 // listCursor is where a list goes on: behind a place, in a stage of the search.
@@ -147,12 +125,15 @@ func (h *Hub) toVerifyPage(ctx context.Context, call Call, at place, from listCu
 func (h *Hub) offeredPage(ctx context.Context, call Call, at place, from listCursor, limit int, fit func([]Work) int, keysOf func(*handoff.Agent) []string, toClaim bool) (Available, error) {
 	var out Available
 	var places []listCursor // behind each of the works
+	nobody := false         // could verify something, had the caller claimed it
 	for scanned := 0; ; {
 		rows, kept, err := h.offeredRows(ctx, call, at, from, min(scanPage, max(limit+1, 32)), keysOf, toClaim)
 		if err != nil {
 			return out, err
 		}
 		scanned += rows.read
+		nobody = nobody || rows.unjudged
+		out.wakes = wakesOf(rows.workspace, rows.keys, nobody)
 		for i := range kept {
 			places = append(places, listCursor{stage: from.stage, at: store.PlaceOf(&kept[i].Handoff), later: from.later})
 		}
@@ -189,6 +170,11 @@ type offeredRead struct {
 	read int
 	more bool
 	last store.Place // of the last row that was read
+	// What a caller that waits is woken by: the keys of all stages, and whether something waits for
+	// somebody who could verify it.
+	workspace string
+	keys      []string
+	unjudged  bool
 }
 
 func (h *Hub) offeredRows(ctx context.Context, call Call, at place, from listCursor, page int, keysOf func(*handoff.Agent) []string, toClaim bool) (offeredRead, []Work, error) {
@@ -199,11 +185,12 @@ func (h *Hub) offeredRows(ctx context.Context, call Call, at place, from listCur
 		if err != nil {
 			return err
 		}
-		rows, err := tx.Offered(w.ID, from.stage.keys(keysOf(a)), from.at, page)
+		keys := keysOf(a)
+		rows, err := tx.Offered(w.ID, from.stage.keys(keys), from.at, page)
 		if err != nil {
 			return err
 		}
-		read = offeredRead{read: len(rows), more: len(rows) == page, last: from.at}
+		read = offeredRead{read: len(rows), more: len(rows) == page, last: from.at, workspace: w.ID, keys: keys}
 		if len(rows) > 0 {
 			read.last = store.PlaceOf(&rows[len(rows)-1])
 		}
@@ -214,12 +201,13 @@ func (h *Hub) offeredRows(ctx context.Context, call Call, at place, from listCur
 		}
 		var fits []handoff.Handoff
 		for i := range rows {
-			ok := rows[i].MayVerify(call.Actor, a)
+			ok, judged := rows[i].MayVerify(call.Actor, a), true
 			if toClaim {
-				if ok, err = claimable(tx, &rows[i], a); err != nil {
+				if ok, judged, err = claimable(tx, &rows[i], a); err != nil {
 					return err
 				}
 			}
+			read.unjudged = read.unjudged || !judged
 			if ok {
 				fits = append(fits, rows[i].At(tx.Now()))
 			}
@@ -248,7 +236,7 @@ func withSlipped(tx *store.Tx, workspace string, rows []handoff.Handoff, after, 
 
 // minePage reads what the caller created or holds, newest first.
 func (h *Hub) minePage(ctx context.Context, call Call, at place, scope string, after store.Place, limit int, fit func([]Work) int) (Available, error) {
-	var out Available
+	out := Available{wakes: []string{call.Actor.ID}}
 	var last store.Place
 	more := false
 	err := h.st.Read(ctx, func(tx *store.Tx) error {

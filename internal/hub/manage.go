@@ -17,8 +17,12 @@ import (
 
 // ListInput selects a page of all handoffs. What is empty does not filter.
 type ListInput struct {
-	// Statuses are words of the team door.
+	// Statuses are words of any door, in any case.
 	Statuses []string
+	// Door is where they were made: team or pool.
+	Door string
+	// Root is a project_root: only those of its workspace.
+	Root string
 	// Agent takes part in any role; From sent it, To is its recipient. All are handles.
 	Agent, From, To string
 	// Since keeps what was created at that time or later.
@@ -37,8 +41,10 @@ type ListedHandoff = store.ListedHandoff
 
 // Listing is a page of all handoffs, newest first.
 type Listing struct {
-	Items      []ListedHandoff
-	Parties    map[string]Party
+	Items   []ListedHandoff
+	Parties map[string]Party
+	// Roots are those of the workspaces, by their ids.
+	Roots      map[string]string
 	NextCursor string // empty on the last page
 }
 
@@ -50,6 +56,12 @@ func (h *Hub) Handoffs(ctx context.Context, call Call, in ListInput) (Listing, e
 	q, err := handoffQuery(in)
 	if err != nil {
 		return Listing{}, err
+	}
+	var at place
+	if in.Root != "" {
+		if at, err = placeOf(in.Root); err != nil {
+			return Listing{}, err
+		}
 	}
 	var out Listing
 	err = h.st.Read(ctx, func(tx *store.Tx) error {
@@ -66,20 +78,31 @@ func (h *Hub) Handoffs(ctx context.Context, call Call, in ListInput) (Listing, e
 			}
 			*by.id = a.ID
 		}
+		if in.Root != "" {
+			w, _, err := tx.Workspace(at.id, "")
+			if err != nil {
+				return err
+			}
+			q.WorkspaceID = w.ID
+		}
 		if in.HeldLonger > 0 {
 			q.HeldSince = tx.Now().Add(-in.HeldLonger)
 		}
 		if out.Items, err = tx.Handoffs(q); err != nil {
 			return err
 		}
-		ids := map[string]bool{}
+		ids, places := map[string]bool{}, map[string]bool{}
 		for i := range out.Items {
 			row := out.Items[i].Handoff.At(tx.Now())
-			row.Payload = nil // its claimant alone reads it
 			ids[row.Creator], ids[row.Recipient], ids[row.Holder] = true, true, true
+			places[row.WorkspaceID] = true
 			out.Items[i].Handoff = row
 		}
 		delete(ids, "")
+		delete(places, "")
+		if out.Roots, err = tx.Roots(sortedKeys(places)); err != nil {
+			return err
+		}
 		out.Parties, err = names(tx, sortedKeys(ids))
 		return err
 	})
@@ -100,7 +123,10 @@ func handoffQuery(in ListInput) (store.HandoffQuery, error) {
 	if in.HeldLonger < 0 {
 		return q, handoff.Invalid("held_longer_than_seconds", fmt.Sprintf("%g came; a positive number is accepted", in.HeldLonger.Seconds()))
 	}
-	if q.States, err = statesOf(in.Statuses); err != nil {
+	if q.Door = handoff.Door(in.Door); in.Door != "" && q.Door != handoff.DoorTeam && q.Door != handoff.DoorPool {
+		return q, handoff.Invalid("door", handoff.Quote(in.Door)+" came; team and pool are accepted")
+	}
+	if q.States, err = statesOfAnyDoor(in.Statuses); err != nil {
 		return q, err
 	}
 	if in.Cursor != "" {
@@ -116,6 +142,24 @@ func statesOf(words []string) ([]handoff.State, error) {
 		these := handoff.StatesOf(s)
 		if these == nil {
 			return nil, handoff.Invalid("status", handoff.Quote(s)+" came; "+joinOr(handoff.TeamStatuses())+" are accepted")
+		}
+		states = append(states, these...)
+	}
+	return states, nil
+}
+
+// statesOfAnyDoor reads words of any door, in any case.
+func statesOfAnyDoor(words []string) ([]handoff.State, error) {
+	var states []handoff.State
+	for _, word := range words {
+		these := handoff.StatesOf(strings.ToLower(word))
+		for _, s := range handoff.States() {
+			if strings.EqualFold(word, s.PoolStatus()) {
+				these = []handoff.State{s}
+			}
+		}
+		if these == nil {
+			return nil, handoff.Invalid("status", handoff.Quote(word)+" came; accepted are "+strings.Join(handoff.TeamStatuses(), ", ")+", and at the pool "+strings.Join(poolStatuses(), ", "))
 		}
 		states = append(states, these...)
 	}
@@ -164,7 +208,19 @@ func (h *Hub) Inspect(ctx context.Context, call Call, in ViewInput) (Thread, err
 	if in.ThreadID, err = h.named(ctx, call, in.ThreadID); err != nil {
 		return Thread{}, err
 	}
-	return h.View(ctx, call, in)
+	in.ForPerson = true
+	t, err := h.View(ctx, call, in)
+	if err != nil || t.Handoff.Door != handoff.DoorPool {
+		return t, err
+	}
+	// Result and feedback belong to those who do, ordered or judge the work.
+	t.HasResult, t.Handoff.Result = len(t.Handoff.Result) > 0, nil
+	if v := t.Handoff.Verdict; v != nil {
+		verdict := *v
+		verdict.Feedback = ""
+		t.Handoff.Verdict = &verdict
+	}
+	return t, nil
 }
 
 // History is a page of what happened to one handoff.

@@ -123,7 +123,7 @@ func TestTheOperatorsVerbsAreTheOperatorsAlone(t *testing.T) {
 		hubtest.WantCode(t, err, handoff.CodePermissionDenied)
 	}
 	for field, in := range map[string]hub.ListInput{
-		"limit": {Limit: 201}, "status": {Statuses: []string{"open"}}, "cursor": {Cursor: "junk"}, "held_longer_than_seconds": {HeldLonger: -time.Second},
+		"limit": {Limit: 201}, "status": {Statuses: []string{"opened"}}, "cursor": {Cursor: "junk"}, "held_longer_than_seconds": {HeldLonger: -time.Second},
 	} {
 		_, err := f.Hub.Handoffs(bg, hubtest.Operator(), in)
 		if e := hubtest.WantCode(t, err, handoff.CodeInvalidParams); e.Details["field"] != field {

@@ -150,3 +150,35 @@ func TestAHeapOfExclusionsHidesNothingThatMatches(t *testing.T) {
 		}
 	})
 }
+
+func TestNobodyFromOutsideAStrictWorkspaceVerifiesByACapability(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		anna, cid := f.Agent("anna@acme"), able(f, "cid@acme")
+		reviewer := func(handle string) hub.Call {
+			k, err := f.Hub.AddAgent(bg, hubtest.Operator(), hub.AgentInput{Handle: handle, Capabilities: []string{"review"}})
+			noError(t, err)
+			actor, err := f.Hub.Authenticate(bg, k.Secret)
+			noError(t, err)
+			return hub.Call{Actor: actor}
+		}
+		rita, out := reviewer("rita@acme"), reviewer("out@acme")
+		members(f, hub.MembersInput{Root: project, Add: []string{"anna@acme", "cid@acme"}, Strict: ptr(true)})
+		id := opened(f, anna, hub.OpenInput{Criteria: []string{"green"}, VerifyBy: json.RawMessage(`{"kind":"capability","capability":"review"}`), Visibility: "private"}).HandoffID
+		claim := hub.ClaimInput{ProjectRoot: project, AgentID: "cid@acme", ThreadID: id}
+		_, err := f.Hub.Claim(bg, cid, claim) // both who could verify are outside
+		hubtest.WantCode(t, err, handoff.CodeNotEligibleToClaim)
+		members(f, hub.MembersInput{Root: project, Add: []string{"rita@acme"}})
+		_, err = f.Hub.Claim(bg, cid, claim)
+		noError(t, err)
+		_, err = f.Hub.Deliver(bg, cid, hub.DeliverInput{HoldInput: holding(cid, id)})
+		noError(t, err)
+		_, err = f.Hub.Verify(bg, out, hub.VerifyInput{HoldInput: holding(out, id), Verdict: "pass"})
+		hubtest.WantCode(t, err, handoff.CodeNotFound)
+		w, err := f.Hub.Verify(bg, rita, hub.VerifyInput{HoldInput: holding(rita, id), Verdict: "pass"})
+		noError(t, err)
+		if w.Handoff.State != handoff.Completed {
+			t.Errorf("%+v", w)
+		}
+	})
+}

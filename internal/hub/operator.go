@@ -3,6 +3,8 @@ package hub
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -135,6 +137,9 @@ func (h *Hub) checkAgent(in AgentInput) error {
 		}
 	}
 	for key, values := range in.Tags {
+		if key == "" || strings.Contains(key, "=") || slices.Contains(values, "") {
+			return handoff.Invalid("tags", handoff.Quote(key)+" came with its values; a key that is not empty and holds no = is accepted, with values that are not empty")
+		}
 		texts = append(texts, [2]string{"tags", key})
 		for _, v := range values {
 			texts = append(texts, [2]string{"tags." + key, v})
@@ -160,6 +165,10 @@ func (c *change) newKey(a *store.AgentRow, label string) (NewKey, error) {
 // agentEvent logs what happened to an agent or a key and tells every node to look again.
 func (c *change) agentEvent(event handoff.EventType, agentID, subject string) error {
 	c.wake[credentialChanged+agentID] = true
+	switch event {
+	case handoff.EventAgentAdded, handoff.EventAgentEdited, handoff.EventAgentEnabled:
+		c.wake[wakeVerifiers] = true
+	}
 	return c.InsertEvent(&handoff.Event{Type: event, ActorID: c.call.Actor.ID, SubjectID: subject, At: c.Now()})
 }
 
@@ -177,7 +186,7 @@ func (h *Hub) Agents(ctx context.Context, call Call) ([]store.AgentRow, error) {
 }
 
 // SetDisabled turns an agent off or on. Turned off, its keys stop at once and its parked calls
-// end; its pool claims are released and senders may cancel what it holds.
+// end; its sessions close, its pool claims are released and senders may cancel what it holds.
 func (h *Hub) SetDisabled(ctx context.Context, call Call, handle string, disabled bool) error {
 	if err := operatorOnly(call); err != nil {
 		return err
@@ -201,7 +210,9 @@ func (h *Hub) SetDisabled(ctx context.Context, call Call, handle string, disable
 		if err := c.agentEvent(event, a.ID, a.ID); err != nil || !disabled {
 			return err
 		}
-		return c.releaseAll(a.ID)
+		return first(
+			func() error { return c.closeSessionsOf(a.ID) },
+			func() error { return c.releaseAll(a.ID) })
 	})
 }
 
@@ -212,6 +223,9 @@ func (c *change) releaseAll(agentID string) error {
 		return err
 	}
 	for _, id := range ids {
+		if _, err := c.settle(id); err != nil { // its lease may be over already
+			return err
+		}
 		was, err := c.LockHandoff(id)
 		if err != nil {
 			return err

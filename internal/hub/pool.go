@@ -81,6 +81,9 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 			out, err = c.reopened(effect.HandoffID)
 			return err
 		}
+		if err := c.KeepWorkspace(n.place.id); err != nil {
+			return err
+		}
 		w, err := enter(c.Tx, n.place, call.Actor)
 		if err != nil {
 			return err
@@ -109,8 +112,11 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 			return err
 		}
 		row.Begin(now)
+		if row.Blocked() { // whom it names is told once it can be claimed
+			out.Notified = nil
+		}
 		if len(in.DependsOn) > 0 {
-			out.Dependencies = countDependencies(&row)
+			out.Dependencies = &DependencyCount{Total: row.DepsTotal, Pending: row.DepsPending, Satisfied: row.DepsTotal - row.DepsPending}
 		}
 		if err := c.countEligible(&row, w, roster, &out); err != nil {
 			return err
@@ -144,8 +150,24 @@ func toldWhenOpen(row *handoff.Handoff) []string {
 	return []string{row.Recipient}
 }
 
-func countDependencies(row *handoff.Handoff) *DependencyCount {
-	return &DependencyCount{Total: row.DepsTotal, Pending: row.DepsPending, Failed: row.DepsFailed, Satisfied: row.DepsTotal - row.DepsPending - row.DepsFailed}
+// countDependencies counts them as they are now: a deadline that passed has failed its handoff whether
+// or not that is written down.
+func countDependencies(deps []handoff.Handoff, now time.Time) *DependencyCount {
+	if len(deps) == 0 {
+		return nil
+	}
+	n := DependencyCount{Total: len(deps)}
+	for i := range deps {
+		switch state := deps[i].At(now).State; {
+		case state == handoff.Completed:
+			n.Satisfied++
+		case state.Terminal():
+			n.Failed++
+		default:
+			n.Pending++
+		}
+	}
+	return &n
 }
 
 // reopened describes what an earlier create with the same key made, as it is now.
@@ -156,6 +178,9 @@ func (c *change) reopened(id string) (Opened, error) {
 	}
 	row = row.At(c.Now())
 	out := Opened{HandoffID: row.ID, WorkspaceID: row.WorkspaceID, Status: row.Status(), CreatedAt: row.CreatedAt, TraceID: row.TraceID, EligibleCount: -1, Replay: true}
+	if c.hub.cfg.NoTrace {
+		out.TraceID = ""
+	}
 	deps, err := c.Dependencies([]string{id})
 	if err != nil {
 		return out, err
@@ -163,9 +188,7 @@ func (c *change) reopened(id string) (Opened, error) {
 	for _, d := range deps[id] {
 		out.DependsOn = append(out.DependsOn, d.ID)
 	}
-	if len(out.DependsOn) > 0 {
-		out.Dependencies = countDependencies(&row)
-	}
+	out.Dependencies = countDependencies(deps[id], c.Now())
 	return out, nil
 }
 
@@ -424,10 +447,35 @@ func (c *change) verifiable(row *handoff.Handoff) error {
 		by.AgentID, verifier = a.ID, a.ID
 		row.VerifyBy = &by
 	}
-	if row.VerifyBy.Kind != handoff.VerifyByCapability && row.Target.Strategy == handoff.StrategyDirect && row.Recipient == verifier {
-		return handoff.Invalid("verify_by", "only the agent that the target names could verify the work, and whoever delivers never does; name another verifier, or another target")
+	if row.VerifyBy.Kind == handoff.VerifyByCapability { // others may come to offer it
+		return nil
 	}
-	return nil
+	alone, err := c.onlyClaimant(row.Target, verifier)
+	if err == nil && alone {
+		err = handoff.Invalid("verify_by", "only the agent that the target names could verify the work, and whoever delivers never does; name another verifier, or another target")
+	}
+	return err
+}
+
+// onlyClaimant reports whether nobody but this agent can ever claim what has the target.
+func (c *change) onlyClaimant(t *handoff.Target, agentID string) (bool, error) {
+	if !t.NamedOnly() {
+		return false, nil
+	}
+	named := t.Names().Agents
+	if t.HasFallback() {
+		named = append(named, t.AgentID)
+	}
+	for _, name := range named {
+		a, err := c.agentCalled("target.agent_id", name)
+		if isCode(err, handoff.CodeRecipientNotFound) || err == nil && a.ID != agentID {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // dependOn locks the handoffs that row waits for and counts those that are not completed yet.
@@ -440,6 +488,9 @@ func (c *change) dependOn(row *handoff.Handoff, ids []string) error {
 	for i, id := range ids {
 		at := slices.IndexFunc(deps, func(d handoff.Handoff) bool { return d.ID == id })
 		visible := false
+		if at >= 0 {
+			deps[at] = deps[at].At(c.Now())
+		}
 		if at >= 0 && deps[at].Door == handoff.DoorPool {
 			if err := c.inSame(&deps[at], row); err == nil {
 				if visible, err = readable(c.Tx, c.call.Actor, &deps[at]); err != nil {
@@ -453,9 +504,9 @@ func (c *change) dependOn(row *handoff.Handoff, ids []string) error {
 			return handoff.Refuse(handoff.CodeDependencyNotFound, fmt.Sprintf("depends_on[%d]: no handoff %s that you may see in this workspace", i, handoff.Quote(id)),
 				"Nothing was written. handoff_list_available with scope mine_created lists those that you made.").With("field", fmt.Sprintf("depends_on[%d]", i))
 		}
-		switch now := deps[at].At(c.Now()); {
-		case now.State == handoff.Completed:
-		case now.State.Terminal():
+		switch state := deps[at].State; {
+		case state == handoff.Completed:
+		case state.Terminal():
 			row.DepsFailed++
 		default:
 			row.DepsPending++

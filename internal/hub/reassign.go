@@ -93,6 +93,7 @@ func (c *change) heir(row *handoff.Handoff, handle string) (store.AgentRow, erro
 func (c *change) handOver(was, row *handoff.Handoff, event handoff.EventType, m handoff.Message) error {
 	joins := row.Holder != row.Creator && row.Holder != row.Recipient && row.Holder != was.Holder
 	return first(
+		func() error { return c.judged(was) },
 		func() error { return c.InsertMessage(&m) },
 		func() error { return c.record(row, event, c.call.Actor, m.ID, m.SequenceNo, others(row)...) },
 		func() error { return c.parted(row, was.Holder) },

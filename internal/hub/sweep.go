@@ -15,9 +15,9 @@ const (
 	keepKeys = 30 * 24 * time.Hour
 )
 
-// Sweep writes down lapsed leases and passed deadlines, so that those who wait are told, and
-// forgets old idempotency keys. Nothing depends on it having run: reads and verbs judge by the
-// clock. It returns how many handoffs it changed.
+// Sweep writes down lapsed leases, passed deadlines and idle sessions, so that those who wait are
+// told, and finishes what an alias of a workspace that was cut off left behind. Nothing depends on it
+// having run: reads and verbs judge by the clock. It returns how many handoffs changed their state.
 func (h *Hub) Sweep(ctx context.Context) (int, error) {
 	call := Call{Actor: handoff.System()}
 	swept := 0
@@ -27,37 +27,62 @@ func (h *Hub) Sweep(ctx context.Context) (int, error) {
 			due, err = tx.Due(tx.Now(), sweepChunk)
 			return err
 		})
-		if err != nil || len(due) == 0 {
+		if err != nil {
 			return swept, err
 		}
+		if len(due) == 0 {
+			return swept, first(
+				func() error { return h.sweepSessions(ctx) },
+				func() error { _, err := h.gather(ctx, call, ""); return err })
+		}
+		before := swept
 		for _, id := range due {
-			if err := h.settle(ctx, call, id); err != nil {
+			did := false
+			if err := h.change(ctx, "sweep", call, func(c *change) (err error) {
+				did, err = c.settle(id)
+				return err
+			}); err != nil {
 				return swept, err
 			}
+			if did {
+				swept++
+			}
 		}
-		swept += len(due)
+		if swept == before { // another node is at it
+			return swept, nil
+		}
 	}
 }
 
-// settle writes down what time did to one handoff.
-func (h *Hub) settle(ctx context.Context, call Call, id string) error {
-	return h.change(ctx, "sweep", call, func(c *change) error { return c.settle(id) })
+// UntilDue is how long it takes until a sweep has something to write down: nothing where something
+// is due already, and at most the given time.
+func (h *Hub) UntilDue(ctx context.Context, most time.Duration) (wait time.Duration, err error) {
+	wait = most
+	err = h.st.Read(ctx, func(tx *store.Tx) error {
+		at, err := tx.NextDue()
+		if err == nil && !at.IsZero() {
+			wait = min(max(at.Sub(tx.Now()), 0), most)
+		}
+		return err
+	})
+	return wait, err
 }
 
-// settle writes down what time did to one handoff.
-func (c *change) settle(id string) error {
+// settle writes down what time did to one handoff, and reports whether there was something that
+// nobody else had.
+func (c *change) settle(id string) (bool, error) {
 	was, err := c.LockHandoff(id)
 	if err != nil {
-		return err
+		return false, err
 	}
 	row := was
 	if err := c.lapse(&was, &row); err != nil {
-		return err
+		return false, err
 	}
 	if row.EventSeq == was.EventSeq {
-		return nil // somebody else did
+		return false, nil
 	}
-	return c.update(&was, &row)
+	return true, c.update(&was, &row)
 }
 
 // Forget removes idempotency keys that are older than 30 days, a chunk at a time.

@@ -136,6 +136,7 @@ func (h *Hub) SetBlock(ctx context.Context, call Call, in BlockInput, blocked bo
 func (c *change) setBlock(agentID, otherID, subject, reason string, blocked bool) error {
 	var err error
 	event := handoff.EventBlockAdded
+	c.wake[agentID], c.wake[otherID] = true, true
 	if blocked {
 		err = c.InsertBlock(agentID, otherID, reason, c.Now())
 	} else {

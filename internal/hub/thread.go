@@ -33,6 +33,20 @@ type Thread struct {
 	// none.
 	NextSequenceNo int
 	Replay         bool
+
+	// What follows is filled in for a page that people read, of a pool handoff, see [ViewInput].
+
+	Root         string // of its workspace
+	DependsOn    []Dependency
+	Dependencies *DependencyCount // nil when there are none
+	// HasResult: there is one, which the reader may not see.
+	HasResult bool
+}
+
+// Dependency is a handoff that another waits or waited for, and that the reader may see.
+type Dependency struct {
+	ID    string
+	State handoff.State
 }
 
 // Party is how the actor with this id is shown.
@@ -61,6 +75,8 @@ type ViewInput struct {
 	Size  Sizer `json:"-"`
 	// Peek leaves everything unread, for a person who looks on.
 	Peek bool `json:"-"`
+	// ForPerson adds what only people are shown with a thread; agents have tools of their own for it.
+	ForPerson bool `json:"-"`
 }
 
 // PageLimit is the most items of any page, DefaultPage how many come unless asked otherwise.
@@ -104,10 +120,19 @@ func (h *Hub) View(ctx context.Context, call Call, in ViewInput) (Thread, error)
 		if !row.ReadableBy(call.Actor, a, tx.Now()) {
 			return handoff.NotFound("handoff", in.ThreadID)
 		}
-		if row.Door == handoff.DoorPool && !row.Participant(call.Actor, a) {
-			return handoff.Refuse(handoff.CodeNotAParticipant, "you do not take part in the thread of this handoff", "handoff_get shows what you may see of it; handoff_claim takes it while it is OPEN.")
+		if row.Door == handoff.DoorPool {
+			if !row.Participant(call.Actor, a) {
+				return handoff.Refuse(handoff.CodeNotAParticipant, "you do not take part in the thread of this handoff", "handoff_get shows what you may see of it; handoff_claim takes it while it is OPEN.")
+			}
+			hide(&row, call.Actor, a)
+		}
+		if row.Door == handoff.DoorPool {
+			hide(&row, call.Actor, a)
 		}
 		t, err = readThread(tx, call.Actor, row, in.After, limit, in.Size)
+		if err == nil && in.ForPerson && row.Door == handoff.DoorPool {
+			err = t.surroundings(tx, a)
+		}
 		if err != nil || in.Peek || call.Actor.Kind != handoff.KindAgent {
 			return err
 		}
@@ -131,6 +156,27 @@ func (h *Hub) View(ctx context.Context, call Call, in ViewInput) (Thread, error)
 		return c.clear(call.Actor, &t.Handoff, seen)
 	})
 	return t, err
+}
+
+// surroundings fills in the workspace of a pool handoff and what it waits for.
+func (t *Thread) surroundings(tx *store.Tx, a *handoff.Agent) error {
+	h := &t.Handoff
+	roots, err := tx.Roots([]string{h.WorkspaceID})
+	if err != nil {
+		return err
+	}
+	t.Root = roots[h.WorkspaceID]
+	if h.DepsTotal == 0 {
+		return nil
+	}
+	list, err := tx.Dependencies([]string{h.ID})
+	t.Dependencies = countDependencies(list[h.ID], tx.Now())
+	for _, d := range list[h.ID] {
+		if d = d.At(tx.Now()); d.ReadableBy(t.Viewer, a, tx.Now()) {
+			t.DependsOn = append(t.DependsOn, Dependency{d.ID, d.State})
+		}
+	}
+	return err
 }
 
 func (c *change) clear(actor handoff.Actor, h *handoff.Handoff, seen []store.Notice) error {
@@ -220,6 +266,12 @@ func fit(t *Thread, list []handoff.Message, limit int, size Sizer) (page []hando
 func parties(tx *store.Tx, t *Thread, list []handoff.Message) (map[string]Party, error) {
 	h := &t.Handoff
 	ids := map[string]bool{h.Creator: true, h.Recipient: true, h.Holder: true, h.EndedBy: true}
+	if h.VerifyBy != nil {
+		ids[h.VerifyBy.AgentID] = true
+	}
+	if h.Verdict != nil {
+		ids[h.Verdict.VerifiedBy] = true
+	}
 	for i := range list {
 		ids[list[i].Author] = true
 	}

@@ -109,16 +109,42 @@ func (c *change) expected(handle, agentID string) error {
 
 // What parked calls wait for. Keys are short and hold no spaces, because they travel between nodes.
 
-// wakeHandoff is for whoever follows one handoff, wakeWorkspace for whoever follows a workspace.
-func wakeHandoff(id string) string   { return "h:" + id }
-func wakeWorkspace(id string) string { return "w:" + id }
+// lookAgain is for everybody: what a workspace stands for or whom it admits changed.
+const lookAgain = "look-again"
 
-// wakeOffer is for whoever waits for something under one key of a workspace. Two keys may share a
-// hash: then somebody looks for nothing.
-func wakeOffer(workspace, key string) string {
+// An agent's id alone is for whoever waits for a change of what that agent takes part in. wakeNews is
+// for its inbox, and wakeHandoff for whoever follows one handoff.
+func wakeNews(agentID string) string { return "n:" + agentID }
+func wakeHandoff(id string) string   { return "h:" + id }
+
+// wakeVerifiers is for whoever found something that it might take, if only somebody could verify the
+// work: there may be another verifier now.
+const wakeVerifiers = "v"
+
+// wakeOffer is for whoever waits for something to take under one key of a workspace, wakeEvent for
+// whoever follows its events and has the key; without a workspace, those of all. Two keys may share
+// a hash: then somebody looks for nothing.
+func wakeOffer(workspace, key string) string { return "o:" + hashed(workspace, key) }
+func wakeEvent(workspace, key string) string { return "e:" + hashed(workspace, key) }
+
+func hashed(workspace, key string) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(workspace + " " + key)) // it never fails
-	return "o:" + strconv.FormatUint(h.Sum64(), 36)
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+// wakeReaders wakes whoever follows the events of a handoff in one way or another and may read it.
+func (c *change) wakeReaders(h *handoff.Handoff) {
+	c.wake[wakeHandoff(h.ID)] = true
+	for _, id := range h.Named() {
+		c.wake[id] = true
+	}
+	for _, key := range h.ReaderKeys(c.Now()) {
+		c.wake[wakeEvent(h.WorkspaceID, key)] = true
+	}
+	if key := h.VerifierKey(); key != "" {
+		c.wake[wakeEvent("", key)] = true
+	}
 }
 
 // wakeOffers wakes whoever waits for a key under which the handoff is offered from now on.

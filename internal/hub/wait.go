@@ -9,79 +9,113 @@ import (
 	"time"
 
 	"handclasp/internal/handoff"
-	"handclasp/internal/telemetry"
 )
 
-// pollEvery is how often a parked call looks again by itself: a notification between nodes
-// may get lost, and a lease may lapse where no sweep runs.
-const pollEvery = 5 * time.Second
+const (
+	// pollShared is how often a parked call looks again by itself where other nodes write too: a
+	// notification between them may get lost.
+	pollShared = 5 * time.Second
+	// pollAlone is the same where one process sees everything that is committed.
+	pollAlone = 20 * time.Second
+	// soonest is the pause before the first look at what is committed and not readable yet. It doubles
+	// up to the poll.
+	soonest = 10 * time.Millisecond
+)
+
+// Why a parked call looks; see telemetry.Metrics.
+const (
+	lookFirst     = "first"
+	lookMoved     = "moved"
+	lookWoken     = "woken"
+	lookUnsettled = "unsettled"
+	lookPoll      = "poll"
+)
 
 // waiters wakes parked calls when something that concerns them was committed: a call waits for keys,
 // such as its actor's id, and what is committed names keys.
 type waiters struct {
 	mu       sync.Mutex
-	byKey    map[string]map[*waiter]bool
-	parked   map[string]int // by actor
+	byKey    shelves
+	byActor  shelves
 	limit    int
-	metrics  *telemetry.Metrics
 	draining chan struct{}
 	drained  sync.Once
 }
 
+// shelves hold parked calls by a word.
+type shelves map[string]map[*waiter]bool
+
 // waiter is one parked call. Its channel is signalled, once at most until it is read, when something
 // changed.
 type waiter struct {
-	all   *waiters
-	actor string
-	keys  []string
-	wake  chan struct{}
+	all  *waiters
+	keys []string
+	wake chan struct{}
 	// moved: the keys changed since it last looked, so what was committed in between may be missed.
 	moved bool
+	// unsettled: it saw that there is something which it can read a little later only.
+	unsettled bool
+	pause     time.Duration // before it looks for that again; 0 = it does not
 }
 
-func newWaiters(m *telemetry.Metrics, limit int) *waiters {
-	return &waiters{byKey: map[string]map[*waiter]bool{}, parked: map[string]int{}, limit: limit, metrics: m, draining: make(chan struct{})}
+func newWaiters(limit int) *waiters {
+	return &waiters{
+		byKey: shelves{}, byActor: shelves{}, limit: limit, draining: make(chan struct{}),
+	}
 }
 
 // join registers a parked call of the actor, to be woken for any of the keys.
 func (w *waiters) join(actorID string, keys []string) (one *waiter, leave func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.parked[actorID] >= w.limit {
+	if len(w.byActor[actorID]) >= w.limit {
 		e := handoff.Refuse(handoff.CodeRateLimited, fmt.Sprintf("%d calls of yours are waiting already, which is the limit", w.limit), "Let one of them return, or call without wait_seconds.")
 		return nil, nil, e.With("retry_after_seconds", 1)
 	}
-	w.parked[actorID]++
-	w.metrics.ParkedCalls.Inc()
-	one = &waiter{all: w, actor: actorID, wake: make(chan struct{}, 1)}
-	w.enter(one, keys)
+	one = &waiter{all: w, wake: make(chan struct{}, 1)}
+	w.byActor.add(actorID, one)
+	one.enter(keys)
 	return one, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.exit(one)
-		if w.parked[actorID]--; w.parked[actorID] == 0 {
-			delete(w.parked, actorID)
-		}
-		w.metrics.ParkedCalls.Dec()
+		one.exit()
+		w.byActor.drop(actorID, one)
 	}, nil
 }
 
-func (w *waiters) enter(one *waiter, keys []string) {
-	one.keys = keys
-	for _, k := range keys {
-		if w.byKey[k] == nil {
-			w.byKey[k] = map[*waiter]bool{}
-		}
-		w.byKey[k][one] = true
+func (s shelves) add(key string, one *waiter) {
+	if s[key] == nil {
+		s[key] = map[*waiter]bool{}
+	}
+	s[key][one] = true
+}
+
+func (s shelves) drop(key string, one *waiter) {
+	delete(s[key], one)
+	if len(s[key]) == 0 {
+		delete(s, key)
 	}
 }
 
-func (w *waiters) exit(one *waiter) {
-	for _, k := range one.keys {
-		delete(w.byKey[k], one)
-		if len(w.byKey[k]) == 0 {
-			delete(w.byKey, k)
+func (s shelves) signal(key string) {
+	for one := range s[key] {
+		select {
+		case one.wake <- struct{}{}:
+		default:
 		}
+	}
+}
+
+func (one *waiter) enter(keys []string) {
+	one.keys = keys
+	for _, k := range keys {
+		one.all.byKey.add(k, one)
+	}
+}
+
+func (one *waiter) exit() {
+	for _, k := range one.keys {
+		one.all.byKey.drop(k, one)
 	}
 }
 
@@ -92,34 +126,30 @@ func (one *waiter) on(keys []string) {
 	}
 	one.all.mu.Lock()
 	defer one.all.mu.Unlock()
-	one.all.exit(one)
-	one.all.enter(one, keys)
+	one.exit()
+	one.enter(keys)
 	one.moved = true
 }
 
 func (w *waiters) wake(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for one := range w.byKey[key] {
-		signal(one.wake)
-	}
+	w.byKey.signal(key)
 }
 
-// recheck wakes everyone: a credential changed, or notifications may have been lost.
-func (w *waiters) recheck() {
+// recheck wakes the calls of one actor, whatever they wait for: its credential or its labels changed.
+func (w *waiters) recheck(actorID string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, some := range w.byKey {
-		for one := range some {
-			signal(one.wake)
-		}
-	}
+	w.byActor.signal(actorID)
 }
 
-func signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
+// recheckAll wakes everyone: notifications may have been lost.
+func (w *waiters) recheckAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id := range w.byActor {
+		w.byActor.signal(id)
 	}
 }
 
@@ -135,21 +165,11 @@ func checkWait(wait time.Duration) error {
 	return nil
 }
 
-// park calls look until it reports done, at once and again whenever something that concerns
-// the actor was committed, for at most wait. It returns nil when the time is over or the hub
-// drains, the error of look, or unauthenticated when the caller's key was revoked meanwhile.
-func (h *Hub) park(ctx context.Context, call Call, wait time.Duration, look func() (done bool, err error)) error {
-	return h.parkFor(ctx, call, call.Actor.ID, wait, look)
-}
-
-// parkFor is park for news of another than the caller.
-func (h *Hub) parkFor(ctx context.Context, call Call, whom string, wait time.Duration, look func() (done bool, err error)) error {
-	return h.parkOn(ctx, call, []string{whom}, wait, func(*waiter) (bool, error) { return look() })
-}
-
-// parkOn is park for any of some keys, which look may change: it is given the waiter, or nil where
-// the call does not wait.
-func (h *Hub) parkOn(ctx context.Context, call Call, keys []string, wait time.Duration, look func(*waiter) (done bool, err error)) error {
+// park calls look until it reports done, at once and again whenever one of some keys was named by a
+// commit, for at most wait. It returns nil when the time is over or the hub drains, the error of
+// look, or unauthenticated when the caller's key was revoked meanwhile. look is given the waiter,
+// whose keys it may change, or nil where the call does not wait.
+func (h *Hub) park(ctx context.Context, call Call, keys []string, wait time.Duration, look func(*waiter) (done bool, err error)) error {
 	if wait <= 0 {
 		_, err := look(nil)
 		return err
@@ -162,32 +182,79 @@ func (h *Hub) parkOn(ctx context.Context, call Call, keys []string, wait time.Du
 	defer leave()
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
-	poll := time.NewTimer(pollEvery/2 + rand.N(pollEvery))
+	poll := time.NewTimer(h.untilPoll())
 	defer poll.Stop()
-	for {
-		one.moved = false
-		done, err := look(one)
-		if done || err != nil {
+	for cause := lookFirst; ; {
+		h.metrics.ParkedLooks.WithLabelValues(cause).Inc()
+		one.moved, one.unsettled = false, false
+		if done, err := look(one); done || err != nil {
 			return err
 		}
 		if one.moved {
-			if done, err := look(one); done || err != nil {
-				return err
-			}
+			cause = lookMoved
+			continue
 		}
-		select {
-		case <-one.wake:
-		case <-poll.C:
-			poll.Reset(pollEvery/2 + rand.N(pollEvery))
-		case <-deadline.C:
-			return nil
-		case <-h.waiters.draining:
-			return nil
-		case <-ctx.Done():
-			return handoff.Unavailable("the call was cancelled while it waited", ctx.Err())
+		cause, err = h.nap(ctx, one, deadline, poll)
+		if cause == "" || err != nil {
+			return err
 		}
 		if err := h.StillValid(ctx, call.Actor); err != nil {
 			return err
 		}
 	}
+}
+
+// untilPoll spreads the polls of calls that were parked together.
+func (h *Hub) untilPoll() time.Duration {
+	every := pollAlone
+	if h.st.Shared() {
+		every = pollShared
+	}
+	return every/2 + rand.N(every)
+}
+
+// nap sleeps until there is a cause to look again, and names it; none when the time is over or the
+// hub drains.
+func (h *Hub) nap(ctx context.Context, one *waiter, deadline, poll *time.Timer) (cause string, err error) {
+	h.metrics.ParkedCalls.Inc()
+	defer h.metrics.ParkedCalls.Dec()
+	var again *time.Timer
+	var settled <-chan time.Time
+	if one.pause = one.nextPause(); one.pause > 0 {
+		again = time.NewTimer(one.pause)
+		defer again.Stop()
+		settled = again.C
+	}
+	for {
+		select {
+		case <-one.wake:
+			if again == nil {
+				return lookWoken, nil
+			}
+			// Whoever commits all the time does not make it look all the time.
+			if one.pause > soonest {
+				one.pause = soonest
+				again.Reset(soonest)
+			}
+		case <-settled:
+			return lookUnsettled, nil
+		case <-poll.C:
+			poll.Reset(h.untilPoll())
+			return lookPoll, nil
+		case <-deadline.C:
+			return "", nil
+		case <-h.waiters.draining:
+			return "", nil
+		case <-ctx.Done():
+			return "", handoff.Unavailable("the call was cancelled while it waited", ctx.Err())
+		}
+	}
+}
+
+// nextPause is how long to wait for what is not readable yet.
+func (one *waiter) nextPause() time.Duration {
+	if !one.unsettled {
+		return 0
+	}
+	return min(max(2*one.pause, soonest), pollShared)
 }

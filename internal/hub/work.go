@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,9 +67,7 @@ func (h *Hub) works(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, rows [
 				w.DependsOn = append(w.DependsOn, d.ID)
 			}
 		}
-		if rows[i].DepsTotal > 0 {
-			w.Dependencies = countDependencies(&rows[i])
-		}
+		w.Dependencies = countDependencies(deps[rows[i].ID], tx.Now())
 		list[i] = w
 	}
 	return list, nil
@@ -82,7 +81,10 @@ func hide(row *handoff.Handoff, viewer handoff.Actor, a *handoff.Agent) {
 	if row.ResultFor(viewer, a) {
 		return
 	}
-	row.Result, row.ResultSummary, row.CompletionArtifacts, row.EndedReason = nil, "", nil, ""
+	row.Result, row.ResultSummary, row.CompletionArtifacts = nil, "", nil
+	if !row.Participant(viewer, a) { // whom it names may know why it was taken back
+		row.EndedReason = ""
+	}
 	if row.Verdict != nil {
 		verdict := *row.Verdict
 		verdict.Feedback = ""
@@ -144,37 +146,14 @@ func (h *Hub) Get(ctx context.Context, call Call, in GetInput) (Work, error) {
 	}
 	var out Work
 	var seen []store.Notice
-	err = h.parkOn(ctx, call, []string{wakeHandoff(in.HandoffID)}, in.Wait, func(*waiter) (bool, error) {
+	err = h.park(ctx, call, []string{wakeHandoff(in.HandoffID)}, in.Wait, func(*waiter) (bool, error) {
 		err := h.st.Read(ctx, func(tx *store.Tx) error {
-			row, err := tx.Handoff(in.HandoffID)
-			if isCode(err, handoff.CodeNotFound) {
-				return poolNotFound(in.HandoffID)
-			}
-			if err != nil {
+			var err error
+			if out, err = h.shown(tx, call, in.HandoffID, &at); err != nil {
 				return err
 			}
-			if err := inPlace(tx, &row, at); err != nil {
-				return err
-			}
-			row = row.At(tx.Now())
-			a, err := labelled(tx, call.Actor, row.WorkspaceID)
-			if err != nil {
-				return err
-			}
-			if !row.ReadableBy(call.Actor, a, tx.Now()) {
-				return poolNotFound(in.HandoffID)
-			}
-			notices, err := tx.Notices(call.Actor.ID, &row)
-			if err != nil {
-				return err
-			}
-			seen = seen[:0]
-			for _, n := range notices {
-				if n.SequenceNo == 0 {
-					seen = append(seen, n)
-				}
-			}
-			out, err = h.work(tx, call.Actor, a, row)
+			notices, err := tx.Notices(call.Actor.ID, &out.Handoff)
+			seen = slices.DeleteFunc(notices, func(n store.Notice) bool { return n.SequenceNo > 0 })
 			return err
 		})
 		return known == "" || out.Handoff.State != known, err
@@ -183,6 +162,39 @@ func (h *Hub) Get(ctx context.Context, call Call, in GetInput) (Work, error) {
 		return out, err
 	}
 	return out, h.change(ctx, "get", call, func(c *change) error { return c.clear(call.Actor, &out.Handoff, seen) })
+}
+
+// Show reads a handoff as the caller may see it, in whichever workspace, and leaves no trace.
+func (h *Hub) Show(ctx context.Context, call Call, id string) (Work, error) {
+	var out Work
+	err := h.st.Read(ctx, func(tx *store.Tx) (err error) {
+		out, err = h.shown(tx, call, id, nil)
+		return err
+	})
+	return out, err
+}
+
+// shown reads a handoff as the caller may see it, of the workspace at; of any for nil.
+func (h *Hub) shown(tx *store.Tx, call Call, id string, at *place) (Work, error) {
+	row, err := tx.Handoff(id)
+	if isCode(err, handoff.CodeNotFound) {
+		return Work{}, poolNotFound(id)
+	}
+	if err == nil && at != nil {
+		err = inPlace(tx, &row, *at)
+	}
+	if err != nil {
+		return Work{}, err
+	}
+	row = row.At(tx.Now())
+	a, err := labelled(tx, call.Actor, row.WorkspaceID)
+	if err != nil {
+		return Work{}, err
+	}
+	if !row.ReadableBy(call.Actor, a, tx.Now()) {
+		return Work{}, poolNotFound(id)
+	}
+	return h.work(tx, call.Actor, a, row)
 }
 
 // parseStatus reads a status word of any door; nothing is no state.
@@ -195,11 +207,16 @@ func parseStatus(word string) (handoff.State, error) {
 			return s, nil
 		}
 	}
-	words := make([]string, 0, 7)
+	return "", handoff.Invalid("known_status", handoff.Quote(word)+" came; "+joinOr(poolStatuses())+" are accepted")
+}
+
+// poolStatuses lists the words of the pool.
+func poolStatuses() []string {
+	var words []string
 	for _, s := range handoff.States() {
 		words = append(words, s.PoolStatus())
 	}
-	return "", handoff.Invalid("known_status", handoff.Quote(word)+" came; "+joinOr(words)+" are accepted")
+	return words
 }
 
 // poolCall checks what every call at the pool names: the caller itself and a project.

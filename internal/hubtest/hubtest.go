@@ -44,13 +44,13 @@ func (c *Clock) Advance(d time.Duration) {
 // Kinds are the databases that every behaviour is tested on.
 func Kinds() []string { return []string{"sqlite", "postgres"} }
 
-// OnEach runs the test on both databases, in parallel.
-func OnEach(t *testing.T, test func(t *testing.T, f *Fixture)) {
+// OnEach runs the test on both databases, in parallel, each with a fixture of these options.
+func OnEach(t *testing.T, test func(t *testing.T, f *Fixture), options ...Option) {
 	t.Helper()
 	for _, kind := range Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			test(t, New(t, kind))
+			test(t, New(t, kind, options...))
 		})
 	}
 }

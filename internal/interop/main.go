@@ -1,7 +1,7 @@
-// Command interop is the client of the official Go SDK in scripts/interop: a handoff from end to
-// end, at both revisions of the protocol, over HTTP and over stdio.
-//
-// HUB_URL, HUB_BINARY, HUB_DATA, ANNA_KEY and FRANK_KEY say where and who.
+// Command interop is the client of the official Go SDK in scripts/interop. Without an argument it
+// passes a handoff on from end to end, at both revisions of the protocol, over HTTP and over stdio;
+// HUB_URL, HUB_BINARY, HUB_DATA, ANNA_KEY and FRANK_KEY say where and who. "interop drain sqlite"
+// and "interop drain postgres" let worker processes in other languages empty one pool, and count.
 package main
 
 import (
@@ -11,27 +11,56 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:])
+	cancel()
+	os.Exit(code)
+}
+
+// run gives the exit code. A check that fails unwinds it, so that all that was begun is ended.
+func run(ctx context.Context, args []string) (code int) {
+	defer func() {
+		switch what := recover().(type) {
+		case nil:
+		case failure:
+			fmt.Fprintln(os.Stderr, "NOT ok:", what)
+			code = 1
+		default:
+			panic(what)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
+	if len(args) == 2 && args[0] == "drain" {
+		return drain(ctx, args[1])
+	}
+	stories(ctx)
+	return 0
+}
+
+func stories(ctx context.Context) {
 	url := os.Getenv("HUB_URL") + "/mcp/team"
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
-		http := func(key string) mcp.Transport {
-			return &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: keyed(os.Getenv(key))}, DisableStandaloneSSE: true}
-		}
 		stdio := func(who string) mcp.Transport {
-			cmd := exec.CommandContext(ctx, os.Getenv("HUB_BINARY"), "mcp", "--as", who, "--data", os.Getenv("HUB_DATA"))
+			cmd := exec.CommandContext(ctx, os.Getenv("HUB_BINARY"), "mcp", "--as", who, "--data", os.Getenv("HUB_DATA"), "--toolset", "team")
 			cmd.Stderr = os.Stderr
 			return &mcp.CommandTransport{Command: cmd}
 		}
-		story(ctx, "Go SDK over HTTP, "+revision, revision, http("ANNA_KEY"), http("FRANK_KEY"))
+		story(ctx, "Go SDK over HTTP, "+revision, revision, overHTTP(url, os.Getenv("ANNA_KEY")), overHTTP(url, os.Getenv("FRANK_KEY")))
 		story(ctx, "Go SDK over stdio, "+revision, revision, stdio("anna@acme"), stdio("frank@acme"))
 	}
+}
+
+func overHTTP(url, key string) mcp.Transport {
+	return &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: keyed(key)}, DisableStandaloneSSE: true}
 }
 
 // keyed adds a key to every request.
@@ -43,12 +72,23 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
+// failure is a check that failed.
+type failure string
+
+// check prints a line for what holds; what does not ends run.
 func check(what string, holds bool, seen ...any) {
+	must(what, holds, seen...)
+	ok(what)
+}
+
+// ok prints the line of a check; by itself, for what many calls of must have found.
+func ok(what string) { fmt.Println("ok ", what) }
+
+// must is check for what is no news as long as it holds.
+func must(what string, holds bool, seen ...any) {
 	if !holds {
-		fmt.Fprintln(os.Stderr, "NOT ok:", what, fmt.Sprint(seen...))
-		os.Exit(1)
+		panic(failure(what + " " + fmt.Sprint(seen...)))
 	}
-	fmt.Println("ok ", what)
 }
 
 func story(ctx context.Context, how, revision string, toAnna, toFrank mcp.Transport) {
@@ -87,7 +127,7 @@ func call(ctx context.Context, as *mcp.ClientSession, tool string, args map[stri
 	result, err := as.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
 	if err != nil || result.IsError {
 		text, _ := json.Marshal(result)
-		check(tool, false, err, string(text))
+		must(tool, false, err, string(text))
 	}
 	out, _ := result.StructuredContent.(map[string]any)
 	return out

@@ -33,8 +33,9 @@ type nest struct {
 	*wire
 	flavour          string
 	anna, frank      *caller
-	full, open, told string // handoffs: all that there can be; pending; declined with a reason
-	taken, proposal  string // cancelled with a reason; accepted, with an action
+	full, open, told string            // handoffs: all that there can be; pending; declined with a reason
+	taken, proposal  string            // cancelled with a reason; accepted, with an action
+	pool             map[string]string // open handoffs by where they stand
 }
 
 // egg is the text of one field.
@@ -46,6 +47,7 @@ func word(field string) string { return "CANARY_" + field }
 func about(n *nest, who string) func(*hub.AgentInput) {
 	return func(in *hub.AgentInput) {
 		in.Name, in.Role = n.egg(who+"_name"), n.egg(who+"_role")
+		in.Capabilities = []string{"code"}
 		in.Skills, in.Repos = []string{n.egg(who + "_skill"), word(who + "_skill2")}, []string{n.egg(who + "_repo")}
 	}
 }
@@ -74,6 +76,7 @@ func (n *nest) action() map[string]any {
 func hatch(t *testing.T, flavour string) *nest {
 	n := &nest{wire: newWire(t, "sqlite"), flavour: flavour}
 	n.anna, n.frank = n.agent("anna@acme", about(n, "A")), n.agent("frank@acme", about(n, "F"))
+	n.anna.path, n.frank.path = "/mcp", "/mcp"
 
 	n.full = n.anna.hand(n.frank, n.action())
 	at := func(more map[string]any) map[string]any { more["thread_id"] = n.full; return more }
@@ -101,6 +104,7 @@ func hatch(t *testing.T, flavour string) *nest {
 	n.proposal = n.anna.hand(n.frank, n.action())
 	n.frank.ok("accept_handoff", map[string]any{"thread_id": n.proposal})
 	n.open = n.anna.hand(n.frank, n.action())
+	n.hatchPool()
 	return n
 }
 
@@ -213,8 +217,11 @@ func TestNoTextOfAnotherActorEverStandsOutsideItsFence(t *testing.T) {
 			n.prompts(t)
 			seen := map[string]map[string]bool{n.anna.handle: {}, n.frank.handle: {}}
 			// The order matters little, but view_thread comes before what changes threads.
-			for _, d := range mcpserver.Definitions("team") {
+			for _, d := range mcpserver.Definitions("") {
 				calls, ok := canaryCalls[d.Name]
+				if !ok {
+					calls, ok = poolCanaryCalls[d.Name]
+				}
 				if !ok {
 					t.Fatalf("the tool %s has no entry in canaryCalls: a canary must prove that it fences", d.Name)
 				}
@@ -386,9 +393,11 @@ func fencedTexts(structured, fence string) []string {
 func (n *nest) complete(t *testing.T, seen map[string]map[string]bool) {
 	t.Helper()
 	toFrank := "name role skill skill2 repo summary summary2 summary3 question url title extra_key extra path sha path2 diff command cwd inline_key inline " +
-		"description file rationale suggested meta_key meta body payload reason"
+		"description file rationale suggested meta_key meta body payload reason " +
+		"pool_key pool_payload criterion trace target_role tag_key tag_value feedback pool_result"
 	toAnna := "name role skill skill2 repo body payload_key payload url title extra_key extra path sha path2 diff command cwd inline_key inline hunk " +
-		"draft_description draft_rationale result reason done_url done_title done_extra done_path done_diff done_command done_inline"
+		"draft_description draft_rationale result reason done_url done_title done_extra done_path done_diff done_command done_inline " +
+		"result_key pool_result reject release criterion trace target_role tag_key tag_value"
 	for _, f := range strings.Fields(toFrank) {
 		if !seen[n.frank.handle]["CANARY_A_"+f] {
 			t.Errorf("frank was never shown A_%s: the test proves nothing about it", f)
@@ -400,8 +409,8 @@ func (n *nest) complete(t *testing.T, seen map[string]map[string]bool) {
 		}
 	}
 	for who, eggs := range seen {
-		if !eggs["CANARY_O_reason"] {
-			t.Errorf("%s was not shown the operator's reason", who)
+		if !eggs["CANARY_O_reason"] || !eggs["CANARY_O_capability"] {
+			t.Errorf("%s was not shown the operator's reason, or a word of the catalog", who)
 		}
 	}
 	for _, f := range neverShown {

@@ -18,13 +18,12 @@ const PageBytes = pageBytes
 // OutsideFences is [outsideFences].
 func OutsideFences(s string) string { return outsideFences(s) }
 
-// Definitions are the tools of a set as they are published.
+// Definitions are the tools of a set as a hub that is not strict publishes them.
 func Definitions(set string) []*mcp.Tool {
-	var out []*mcp.Tool
-	for i := range allTools {
-		if set == "" || allTools[i].set == set {
-			out = append(out, allTools[i].definition())
-		}
+	tools := ofSet(allTools, set, false)
+	out := make([]*mcp.Tool, len(tools))
+	for i := range tools {
+		out[i] = tools[i].definition()
 	}
 	return out
 }

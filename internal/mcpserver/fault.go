@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"slices"
 	"strings"
 
 	"handclasp/internal/handoff"
@@ -85,7 +86,14 @@ func notInEnum(p *param, word string) *fault {
 func unknown(p *param, name string) *fault {
 	accepted := names(p.props)
 	f := &fault{what: "is not a parameter here"}
-	if near := nearest(name, accepted); near != "" {
+	known := accepted
+	for i := range p.props {
+		if also := p.props[i].also; also != "" {
+			known = append(slices.Clip(known), also)
+		}
+	}
+	if near := nearest(name, known); near != "" {
+		near = p.props[p.find([]byte(near))].name
 		f.what += "; did you mean " + near + "?"
 		f.with("did_you_mean", near)
 	}

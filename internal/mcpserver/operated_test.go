@@ -56,6 +56,9 @@ func TestAnErasedThreadShowsTheHubsMarkerAsTheHubsOwn(t *testing.T) {
 	all := map[string]any{"status": []any{"completed", "declined", "cancelled"}}
 	for _, item := range n.frank.ok("check_inbox", all)["items"].([]any) {
 		item := item.(map[string]any)
+		if item["door"] == "pool" { // not erased here
+			continue
+		}
 		if item["summary_preview"] != handoff.ErasedText || item["erased_at"] == nil || item["provenance"].(map[string]any)["origin"] != "system" {
 			t.Errorf("%v", item)
 		}

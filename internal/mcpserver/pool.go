@@ -12,14 +12,14 @@ import (
 // The pool toolset: an open handoff that the first eligible agent claims.
 
 var (
-	projectRoot = str("project_root", "Absolute path or URI of the project; it names the workspace.").limit(1, 4096).need()
+	projectRoot = str("project_root", "Absolute path or URI of the project.").limit(1, 4096).need()
 	me          = str("agent_id", "Your own handle.").limit(1, 256).need()
 	handoffID   = str("handoff_id", "").chars(1, 0).need()
 	held        = integer("claim_epoch", "From handoff_claim; needed if above 1.", 0, 0).atLeast(0)
 	timeout     = integer("timeout_seconds", "Longest wait.", 0, 50).fallback(0).alias("wait_seconds")
 	poolReason  = str("reason", "What the creator should know.").limit(0, 4<<10)
-	session     = str("session_id", "Of session_open.").limit(0, 64)
-	secret      = str("session_secret", "").limit(0, 256).hide()
+	session     = str("session_id", "Of session_open.")
+	secret      = str("session_secret", "Its secret.").hide()
 )
 
 // heldArgs are what the verbs on a handoff share, as they come.
@@ -59,6 +59,16 @@ type getArgs struct {
 	AgentID     string `json:"agent_id"`
 	KnownStatus string `json:"known_status"`
 	Timeout     int    `json:"timeout_seconds"`
+}
+
+type eventArgs struct {
+	ProjectRoot string           `json:"project_root"`
+	AgentID     string           `json:"agent_id"`
+	Stream      string           `json:"stream"`
+	Cursor      string           `json:"cursor"`
+	Filters     hub.EventFilters `json:"filters"`
+	Limit       int              `json:"limit"`
+	Timeout     int              `json:"timeout_seconds"`
 }
 
 type extendArgs struct {
@@ -287,6 +297,34 @@ var poolTools = []tool{
 		run: handle(func(ctx context.Context, h *hub.Hub, call hub.Call, in getArgs) (*result, error) {
 			w, err := h.Get(ctx, call, hub.GetInput{ProjectRoot: in.ProjectRoot, HandoffID: in.HandoffID, AgentID: in.AgentID, KnownStatus: in.KnownStatus, Wait: seconds(in.Timeout)})
 			return workResult(&w, err)
+		}),
+	},
+	{
+		set: "pool", name: "event_wait", title: "Follow what happens to handoffs",
+		desc: "Follow what happens to handoffs that you may see: ids, statuses, who did it, never texts. " +
+			"stream workspace is this project; agent all that you take part in, and your account; handoff the one of filters.handoff_id. " +
+			"Starts at the end, with cursor 0 at the beginning; go on with next_cursor, even after an empty page, and miss nothing. timeout_seconds waits for more. " +
+			"handoff_get waits for one status, handoff_list_available finds work. Refused: cursor_expired (begin anew), not_found.",
+		hints: hints{readOnly: true, idempotent: true},
+		parks: true,
+		params: []param{
+			projectRoot, me, enum("stream", "", hub.Streams()...).fallback(hub.StreamWorkspace), str("cursor", "next_cursor of the last answer.").numeric(),
+			object("filters", "",
+				list("type", "handoff.claimed; or handoff. for all such", str("", "")).items(0, 32),
+				str("agent_id", "Who did it."), str("handoff_id", ""), str("trace_id", "")),
+			integer("limit", "", 1, hub.EventLimit).fallback(hub.DefaultEvents), timeout,
+		},
+		output: []param{
+			list("events", "", object("", "", eventOut...).open()).need(), str("next_cursor", "").need(), boolean("has_more", "There may be more already: ask again at once.").need(), boolean("timed_out", "").need(), provenanceOut,
+		},
+		run: handle(func(ctx context.Context, h *hub.Hub, call hub.Call, in eventArgs) (*result, error) {
+			p, err := h.EventWait(ctx, call, hub.EventWaitInput{
+				ProjectRoot: in.ProjectRoot, AgentID: in.AgentID, Stream: in.Stream, Cursor: in.Cursor, Filters: in.Filters, Limit: in.Limit, Wait: seconds(in.Timeout), Fit: fitEvents,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return eventsResult(&p), nil
 		}),
 	},
 }

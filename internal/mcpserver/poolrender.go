@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"encoding/json"
 	"math"
+	"regexp"
 
 	"handclasp/internal/handoff"
 	"handclasp/internal/hub"
@@ -25,6 +26,16 @@ var (
 	}
 )
 
+// madeTraceID is what trace ids look like that the hub, or a tracer, made. Others are words that the
+// creator chose, and an id that was altered would be of no use.
+var madeTraceID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+var eventOut = []param{
+	str("type", "").need(), str("handoff_id", ""), integer("event_seq", "Counts the handoff's own events.", 0, math.MaxInt32), str("actor", "Who did it.").need(),
+	str("subject_id", "What else it is about."), str("status", "Of the handoff, then."), integer("claim_epoch", "", 0, math.MaxInt32),
+	str("trace_id", ""), str("session_id", "Of your own."), str("at", "").need(), provenanceOut,
+}
+
 var priorityWords = map[int]string{-1: "low", 0: "normal", 1: "high"}
 
 func workResult(w *hub.Work, err error) (*result, error) {
@@ -40,7 +51,8 @@ func workResult(w *hub.Work, err error) (*result, error) {
 
 func workFields(r *result, w *hub.Work) {
 	h := &w.Handoff
-	own := h.Creator == w.Viewer.ID || erased(h)
+	mine := h.Creator == w.Viewer.ID
+	own := mine || erased(h) // an erasure leaves target and trace as they are
 	pool := h.Door == handoff.DoorPool
 	r.token("handoff_id", h.ID)
 	if pool {
@@ -50,7 +62,7 @@ func workFields(r *result, w *hub.Work) {
 	r.token("created_by", w.Handle(h.Creator))
 	if pool {
 		target, _ := json.Marshal(h.Target) // it came as JSON
-		r.data("target", json.RawMessage(target), own)
+		r.data("target", json.RawMessage(target), mine)
 		r.token("visibility", string(h.Visibility))
 		r.token("priority", priorityWords[h.Priority])
 	} else {
@@ -73,13 +85,13 @@ func workFields(r *result, w *hub.Work) {
 	}
 	dependencies(r, w.Dependencies)
 	if pool && h.TraceID != "" {
-		r.prose("trace_id", h.TraceID, own || isToken(h.TraceID))
+		r.data("trace_id", h.TraceID, mine || madeTraceID.MatchString(h.TraceID))
 	}
 	if len(h.Payload) > 0 {
 		r.data("payload", h.Payload, own)
 	}
 	r.time("erased_at", h.ErasedAt)
-	author(r, h, origin(h), w.Handle(h.Creator), h.Creator == w.Viewer.ID)
+	author(r, h, origin(h), w.Handle(h.Creator), mine)
 }
 
 // verification is who judges the work, and the latest verdict.
@@ -115,7 +127,7 @@ func verification(r *result, w *hub.Work) {
 // workResults is what came of it.
 func workResults(r *result, w *hub.Work) {
 	h := &w.Handoff
-	mine := h.Holder == w.Viewer.ID || erased(h)
+	mine := h.DeliveredBy(w.Viewer.ID) || erased(h)
 	if len(h.Result) > 0 {
 		r.data("result", h.Result, mine)
 	}
@@ -173,6 +185,50 @@ func availableResult(a *hub.Available) *result {
 	r.flag("has_more", a.NextCursor != "")
 	r.flag("timed_out", a.TimedOut)
 	return r
+}
+
+func eventsResult(p *hub.EventPage) *result {
+	r := newResult()
+	r.head("Events on this page: %d.", len(p.Events))
+	r.list("events", len(p.Events), 0, func(i int) { eventFields(r, &p.Events[i]) })
+	r.token("next_cursor", p.NextCursor)
+	r.flag("has_more", p.HasMore)
+	r.flag("timed_out", p.TimedOut)
+	return r
+}
+
+func eventFields(r *result, e *hub.SeenEvent) {
+	r.token("type", string(e.Type))
+	if e.HandoffID != "" {
+		r.token("handoff_id", e.HandoffID)
+		r.num("event_seq", int64(e.Seq))
+	}
+	r.token("actor", e.Actor)
+	if e.SubjectID != "" {
+		r.token("subject_id", e.SubjectID)
+	}
+	if e.HandoffID != "" {
+		r.token("status", e.State.PoolStatus())
+		r.num("claim_epoch", int64(e.Epoch))
+	}
+	if e.TraceID != "" {
+		own := e.Own || madeTraceID.MatchString(e.TraceID)
+		r.data("trace_id", e.TraceID, own)
+		if !own {
+			r.from(provenance{Origin: "pool_creator", Sender: e.Creator, SenderVerified: true}, false)
+		}
+	}
+	if e.SessionID != "" {
+		r.token("session_id", e.SessionID)
+	}
+	r.time("at", e.At)
+}
+
+// fitEvents tells how many events of a page fit.
+func fitEvents(list []hub.SeenEvent) int {
+	return fitting(len(list), envelope, func(i int) int {
+		return weigh(func(r *result) { eventFields(r, &list[i]) })
+	})
 }
 
 // fitWorks tells how many handoffs of a page fit.

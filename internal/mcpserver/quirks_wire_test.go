@@ -36,6 +36,7 @@ func (q *quirkWorld) base() map[string]json.RawMessage {
 		"handoff_to_teammate": `{"to":"frank@acme","intent":"inform","summary":"The cache is warm."}`,
 		"check_inbox":         `{}`,
 		"send_message":        `{"thread_id":"` + q.thread + `","body":"hello"}`,
+		"handoff_create":      `{"project_root":"/srv/shop","from_agent_id":"anna@acme","target":{"strategy":"broadcast"},"visibility":"public"}`,
 	}[q.quirk.Tool]
 	if text == "" {
 		q.t.Fatalf("no base arguments for %s", q.quirk.Tool)
@@ -52,6 +53,10 @@ func (q *quirkWorld) fields() map[string]any { return q.reply.fields(q.t, q.quir
 // created is the handoff that the call stored.
 func (q *quirkWorld) created() (handoff.Handoff, handoff.Message) {
 	q.t.Helper()
+	if id, ok := q.fields()["handoff_id"].(string); ok {
+		h, _ := q.stored(id)
+		return h, handoff.Message{}
+	}
 	h, messages := q.stored(q.fields()["thread_id"].(string))
 	return h, messages[0]
 }
@@ -76,6 +81,45 @@ var quirkChecks = map[string]func(q *quirkWorld){
 		_, m := q.created()
 		if len(m.Artifacts) != 1 || string(m.Artifacts[0].Raw) != `{"type":"link","url":"https://example.com/x"}` {
 			q.t.Errorf("stored %+v", m.Artifacts)
+		}
+	},
+	"object-as-string": func(q *quirkWorld) {
+		if h, _ := q.created(); h.Target.Strategy != handoff.StrategyBroadcast {
+			q.t.Errorf("stored %+v", h.Target)
+		}
+	},
+	"array-as-string": func(q *quirkWorld) {
+		if h, _ := q.created(); !slices.Equal(h.Criteria, []string{"tests pass"}) {
+			q.t.Errorf("stored %q", h.Criteria)
+		}
+	},
+	"list-of-null": func(q *quirkWorld) {
+		if h, _ := q.created(); h.Blocked() || q.fields()["depends_on"] != nil {
+			q.t.Errorf("stored %+v", h)
+		}
+	},
+	"enum-case": func(q *quirkWorld) {
+		if h, _ := q.created(); h.Visibility != handoff.Public {
+			q.t.Errorf("stored %s", h.Visibility)
+		}
+	},
+	"typo-parameter": func(q *quirkWorld) {
+		q.refusedBecause(handoff.CodeInvalidParams, "vissibility", "did you mean visibility")
+	},
+	"wrong-type-target": func(q *quirkWorld) {
+		q.refusedBecause(handoff.CodeInvalidParams, "target", "a number", `{"strategy":"broadcast"}`)
+	},
+	"big-integer-payload": func(q *quirkWorld) {
+		h, _ := q.created()
+		q.frank.path = "/mcp/pool"
+		r := q.frank.call("handoff_claim", q.frank.at(h.ID))
+		if got := member(q.t, r.structured, "payload"); got != `{"n":12345678901234567890,"d":1.10}` || string(h.Payload) != string(q.quirk.Patch["payload"]) {
+			q.t.Errorf("stored %s, given %s", h.Payload, got)
+		}
+	},
+	"payload-string-json": func(q *quirkWorld) {
+		if h, _ := q.created(); string(h.Payload) != `"{\"not\":\"parsed\"}"` {
+			q.t.Errorf("stored %s", h.Payload)
 		}
 	},
 	"null-optional": func(q *quirkWorld) {
@@ -166,7 +210,7 @@ func TestEveryOddArgumentShapeDoesOnTheWireWhatItsCaseSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	ours := map[string]bool{}
-	for _, d := range mcpserver.Definitions("team") {
+	for _, d := range mcpserver.Definitions("") {
 		ours[d.Name] = true
 	}
 	checked := map[string]bool{}
@@ -184,6 +228,7 @@ func TestEveryOddArgumentShapeDoesOnTheWireWhatItsCaseSays(t *testing.T) {
 			w := newWire(t, "sqlite")
 			q := &quirkWorld{wire: w, quirk: c}
 			q.anna, q.frank = w.pair()
+			q.anna.path = "/mcp"
 			for range 6 {
 				q.frank.hand(q.anna)
 			}

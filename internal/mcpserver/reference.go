@@ -10,9 +10,20 @@ import (
 //go:embed reference/team.md
 var teamSource string
 
-// teamReference is the reference of the team toolset: reference/team.md with the parameters of
-// each tool filled in from the table that is published and enforced.
-var teamReference = sync.OnceValue(func() string { return withParameters(teamSource, teamTools) })
+//go:embed reference/pool.md
+var poolSource string
+
+// targetGrammar says how a target is written.
+//
+//go:embed reference/grammar.md
+var targetGrammar string
+
+// The references of the toolsets: what stands in reference/, with the parameters of each tool filled
+// in from the table that is published and enforced.
+var (
+	teamReference = sync.OnceValue(func() string { return withParameters(teamSource, allTools) })
+	poolReference = sync.OnceValue(func() string { return withParameters(poolSource, allTools) })
+)
 
 // withParameters puts a table in place of each line <!-- parameters: TOOL -->.
 func withParameters(source string, tools []tool) string {

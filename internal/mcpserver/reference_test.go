@@ -12,10 +12,13 @@ import (
 
 // The reference cannot go stale: what the table of tools has, it must have.
 
-// section is what stands under a heading of the reference.
-func section(t *testing.T, heading string) string {
+// references are the pages of the toolsets.
+var references = map[string]func() string{"team": teamReference, "pool": poolReference}
+
+// section is what stands under a heading of the reference of a toolset.
+func section(t *testing.T, set, heading string) string {
 	t.Helper()
-	_, rest, found := strings.Cut(teamReference(), "\n## "+heading+"\n")
+	_, rest, found := strings.Cut(references[set](), "\n## "+heading+"\n")
 	if !found {
 		t.Fatalf("the reference has no section %s", heading)
 	}
@@ -25,12 +28,14 @@ func section(t *testing.T, heading string) string {
 
 func TestTheReferenceHasEveryToolAndParameterAndCode(t *testing.T) {
 	t.Parallel()
-	if strings.Contains(teamReference(), "<!--") {
-		t.Error("a mark was not replaced: it names no tool, or one twice")
+	for _, text := range references {
+		if strings.Contains(text(), "<!--") {
+			t.Error("a mark was not replaced: it names no tool, or one twice")
+		}
 	}
-	for i := range teamTools {
-		d := &teamTools[i]
-		body := section(t, d.name)
+	for i := range allTools {
+		d := &allTools[i]
+		body := section(t, d.set, d.name)
 		for _, part := range []string{"**When:**", "**Not:**", "**Changes:**", "**Returns:**", "**Refused"} {
 			if !strings.Contains(body, part) {
 				t.Errorf("%s does not say %s", d.name, part)
@@ -45,7 +50,7 @@ func TestTheReferenceHasEveryToolAndParameterAndCode(t *testing.T) {
 		for j := range d.output {
 			name := d.output[j].name
 			everywhere := name == "provenance" || name == "thread_id" || name == "door"
-			if d.output[j].required && !everywhere && !sameAsView(d) && !regexp.MustCompile("`"+name+"\\??`").MatchString(returns) {
+			if d.output[j].required && !everywhere && !sameAsOther(d) && !regexp.MustCompile("`"+name+"\\??`").MatchString(returns) {
 				t.Errorf("%s does not say that it returns %s", d.name, name)
 			}
 		}
@@ -57,18 +62,18 @@ func TestTheReferenceHasEveryToolAndParameterAndCode(t *testing.T) {
 	}
 }
 
-// sameAsView reports whether a tool returns what view_thread does, whose section says it.
-func sameAsView(d *tool) bool {
-	return d.name != "check_inbox" && len(d.output) == len(threadOut)
+// sameAsOther reports whether a tool returns what view_thread or handoff_get does, whose section says it.
+func sameAsOther(d *tool) bool {
+	return d.name != "check_inbox" && len(d.output) == len(threadOut) || d.name != "handoff_get" && len(d.output) >= len(workOut)
 }
 
 func isCode(w string) bool { return slices.Contains(handoff.Codes(), handoff.Code(w)) }
 
 func TestTheExamplesOfTheReferenceAreAcceptedCalls(t *testing.T) {
 	t.Parallel()
-	for i := range teamTools {
-		d := &teamTools[i]
-		_, example, found := strings.Cut(section(t, d.name), "```json\n")
+	for i := range allTools {
+		d := &allTools[i]
+		_, example, found := strings.Cut(section(t, d.set, d.name), "```json\n")
 		example, _, _ = strings.Cut(example, "\n```")
 		if !found || !json.Valid([]byte(example)) {
 			t.Errorf("%s has no example: %q", d.name, example)
@@ -78,41 +83,53 @@ func TestTheExamplesOfTheReferenceAreAcceptedCalls(t *testing.T) {
 			t.Errorf("the example of %s is refused: %v", d.name, err)
 		}
 	}
-	calls := regexp.MustCompile("`([a-z_]+) (\\{.*?\\})`").FindAllStringSubmatch(section(t, "A whole handoff, call by call"), -1)
-	if len(calls) < 7 {
-		t.Fatalf("%d calls in the story", len(calls))
+	var calls [][]string
+	for set := range references {
+		calls = append(calls, regexp.MustCompile("`([a-z_]+) (\\{.*?\\})`").FindAllStringSubmatch(section(t, set, "A whole handoff, call by call"), -1)...)
+	}
+	if len(calls) < 14 {
+		t.Fatalf("%d calls in the stories", len(calls))
 	}
 	for _, c := range calls {
-		i := slices.IndexFunc(teamTools, func(d tool) bool { return d.name == c[1] })
+		i := slices.IndexFunc(allTools, func(d tool) bool { return d.name == c[1] })
 		if i < 0 {
 			t.Errorf("the story calls %s", c[1])
 			continue
 		}
-		if _, err := decodeArgs(teamTools[i].params, json.RawMessage(c[2])); err != nil {
+		if _, err := decodeArgs(allTools[i].params, json.RawMessage(c[2])); err != nil {
 			t.Errorf("the story calls %s as it refuses: %v", c[1], err)
 		}
 	}
 }
 
-// elsewhere are codes that no tool of the team toolset answers with: they belong to the protocol,
-// to other doors or to the operator.
-var elsewhere = []handoff.Code{
-	handoff.CodeParseError, handoff.CodeInvalidRequest, handoff.CodeMethodNotFound, handoff.CodeUnauthenticated, handoff.CodePermissionDenied,
-	handoff.CodeSessionRequired, handoff.CodeFeatureDisabled, handoff.CodeVerifierNotEligible, handoff.CodeDependencyNotFound, handoff.CodeDependencyNotMet,
-	handoff.CodeCursorExpired, handoff.CodeWorkspaceUnresolved, handoff.CodeBusinessNotFound, handoff.CodeContinuationMalformed,
+// elsewhere are codes that no tool of a toolset answers with: they belong to the protocol, to other
+// doors or to the operator.
+var elsewhere = map[string][]handoff.Code{
+	"team": append([]handoff.Code{
+		handoff.CodePermissionDenied, handoff.CodeSessionRequired, handoff.CodeFeatureDisabled, handoff.CodeVerifierNotEligible,
+		handoff.CodeDependencyNotFound, handoff.CodeDependencyNotMet, handoff.CodeCursorExpired, handoff.CodeWorkspaceUnresolved,
+	}, noTool...),
+	"pool": append([]handoff.Code{handoff.CodeNotAParticipant, handoff.CodeInvalidIntentPayload}, noTool...),
+}
+
+var noTool = []handoff.Code{
+	handoff.CodeParseError, handoff.CodeInvalidRequest, handoff.CodeMethodNotFound, handoff.CodeUnauthenticated,
+	handoff.CodeBusinessNotFound, handoff.CodeContinuationMalformed,
 	handoff.CodeContinuationSignature, handoff.CodeContinuationWrongScope, handoff.CodeContinuationExpired, handoff.CodeContinuationRedeemed,
 }
 
 func TestEveryCodeIsExplainedOrBelongsElsewhere(t *testing.T) {
 	t.Parallel()
-	rows := section(t, "Refusals and what to do next")
-	for _, code := range handoff.Codes() {
-		explained := strings.Contains(rows, "| `"+string(code)+"` |")
-		if explained == slices.Contains(elsewhere, code) {
-			t.Errorf("%s: explained %v; explain it in reference/team.md, or list it as belonging elsewhere", code, explained)
-		}
-		if !explained && strings.Contains(teamReference(), "`"+string(code)+"`") {
-			t.Errorf("%s is named and not explained", code)
+	for set, text := range references {
+		rows := section(t, set, "Refusals and what to do next")
+		for _, code := range handoff.Codes() {
+			explained := strings.Contains(rows, "| `"+string(code)+"` |")
+			if explained == slices.Contains(elsewhere[set], code) {
+				t.Errorf("%s: explained %v; explain it in reference/%s.md, or list it as belonging elsewhere", code, explained, set)
+			}
+			if !explained && strings.Contains(text(), "`"+string(code)+"`") {
+				t.Errorf("%s is named in %s and not explained", code, set)
+			}
 		}
 	}
 }
@@ -124,7 +141,7 @@ func TestTheReferenceStatesTheLimitsThatAreEnforced(t *testing.T) {
 		"64 KiB": lim.Summary == 64<<10 && lim.Payload == 64<<10, "8 KiB": lim.ShortText == 8<<10, "4 KiB": lim.Reason == 4<<10, "512 KiB": lim.Diff == 512<<10,
 		"16 KiB": lim.Metadata == 16<<10, "50 artifacts": lim.Artifacts == 50, "100 `target_files`": lim.TargetFiles == 100, "10,000 messages": lim.Messages == 10_000, "100 drafts": lim.Drafts == 100,
 	} {
-		if !same || !strings.Contains(section(t, "Limits"), name) {
+		if !same || !strings.Contains(section(t, "team", "Limits"), name) {
 			t.Errorf("the limit %s is stated otherwise", name)
 		}
 	}
@@ -136,7 +153,10 @@ func TestTheReferenceStatesTheLimitsThatAreEnforced(t *testing.T) {
 func TestReferenceAndPromptsUseNoUnknownName(t *testing.T) {
 	t.Parallel()
 	own := regexp.MustCompile("data_only|client_idempotency_key|content_trust|did_you_mean|instruction_policy|next_page|request_id|retry_after_seconds|sender_verified")
-	nothingUnknown(t, "the reference", own.ReplaceAllString(teamReference(), ""))
+	for set, text := range references {
+		nothingUnknown(t, "the reference of "+set, own.ReplaceAllString(text(), ""))
+	}
+	nothingUnknown(t, "the grammar", own.ReplaceAllString(targetGrammar, ""))
 	nothingUnknown(t, "hand_off", handOffSteps)
 	nothingUnknown(t, "review_inbox", reviewSteps)
 	nothingUnknown(t, "the instructions", instructions)

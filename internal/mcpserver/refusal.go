@@ -158,7 +158,7 @@ func (w *refusalWriter) Write(b []byte) (int, error) {
 	case len(w.body) > 0 && !json.Valid(w.body):
 		code, message = handoff.CodeParseError, "the body is not valid JSON"
 	case strings.HasPrefix(message, "malformed payload"):
-		message = "the body is not a JSON-RPC 2.0 message"
+		message = "the body is not a JSON-RPC 2.0 message, or nests deeper than 1000 levels" // the SDK's bound
 	case isObject && strings.Contains(message, "not handled"):
 		code, message = handoff.CodeMethodNotFound, "no method "+handoff.Quote(request.Method)+" is served here"
 	}

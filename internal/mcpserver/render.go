@@ -290,11 +290,13 @@ func threadHead(r *result, t *hub.Thread) {
 func threadBody(r *result, t *hub.Thread) {
 	h := &t.Handoff
 	own := h.Creator == t.Viewer.ID || erased(h)
-	r.prose("summary", t.Summary.Body, own)
+	// The thread of an open handoff begins with whoever writes first.
+	firstMine := t.Summary.Author == t.Viewer.ID || erased(h)
+	r.prose("summary", t.Summary.Body, firstMine)
 	if h.Question != "" {
 		r.prose("question", h.Question, own)
 	}
-	r.records("artifacts", raws(t.Summary.Artifacts), own, "title")
+	r.records("artifacts", raws(t.Summary.Artifacts), firstMine, "title")
 	if a := h.ProposedAction; a != nil {
 		r.object("proposed_action", func() {
 			r.prose("description", a.Description, own)
@@ -312,7 +314,7 @@ func threadBody(r *result, t *hub.Thread) {
 	}
 	r.data("metadata", metadata, own || len(h.Metadata) == 0)
 	if h.ResultSummary != "" {
-		byMe := h.Holder == t.Viewer.ID || erased(h)
+		byMe := h.DeliveredBy(t.Viewer.ID) || erased(h)
 		r.prose("result_summary", h.ResultSummary, byMe)
 		r.records("completion_artifacts", raws(h.CompletionArtifacts), byMe, "title")
 	} else {
@@ -430,12 +432,20 @@ func weigh(fields func(*result)) int {
 // fitting tells how many of n items fit on a page of which used bytes are gone; the first always
 // does.
 func fitting(n, used int, weight func(i int) int) int {
+	fits, _ := fittingIn(pageBytes, n, used, weight)
+	return fits
+}
+
+// fittingIn is fitting in the first bytes of a page, and tells how many are used then.
+func fittingIn(room, n, used int, weight func(i int) int) (fits, full int) {
 	for i := range n {
-		if used += weight(i); i > 0 && used > pageBytes {
-			return i
+		w := weight(i)
+		if i > 0 && used+w > room {
+			return i, used
 		}
+		used += w
 	}
-	return n
+	return n, used
 }
 
 // fitInbox tells how many items of an inbox page fit.

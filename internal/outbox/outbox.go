@@ -11,15 +11,18 @@ import (
 )
 
 const (
-	// sweepEvery bounds how late those who wait learn of a lapsed lease or a deadline; reads
-	// judge by the clock and are never late.
-	sweepEvery  = time.Second
+	// sweepEvery is how often it sweeps at least: what is due within that time comes with a shorter
+	// lease or wait than any that was known. Reads judge by the clock and are never late.
+	sweepEvery = time.Second
+	// soonest is the least between two sweeps, however much falls due.
+	soonest     = 10 * time.Millisecond
 	forgetEvery = 10 * time.Minute
 )
 
-// Run sweeps until ctx ends. A sweep that fails is logged and tried again.
+// Run sweeps until ctx ends, whenever something falls due: those who wait learn of a lapsed lease, a
+// deadline or an opening fallback at that moment. A sweep that fails is logged and tried again.
 func Run(ctx context.Context, h *hub.Hub, log *slog.Logger) error {
-	sweep, forget := time.NewTicker(sweepEvery), time.NewTicker(forgetEvery)
+	sweep, forget := time.NewTimer(0), time.NewTicker(forgetEvery)
 	defer sweep.Stop()
 	defer forget.Stop()
 	for {
@@ -29,6 +32,7 @@ func Run(ctx context.Context, h *hub.Hub, log *slog.Logger) error {
 			return nil
 		case <-sweep.C:
 			_, err = h.Sweep(ctx)
+			sweep.Reset(pause(ctx, h, err))
 		case <-forget.C:
 			err = h.Forget(ctx)
 		}
@@ -36,4 +40,16 @@ func Run(ctx context.Context, h *hub.Hub, log *slog.Logger) error {
 			log.WarnContext(ctx, "a sweep failed; the next one tries again", "error", err)
 		}
 	}
+}
+
+// pause is how long to wait before the next sweep.
+func pause(ctx context.Context, h *hub.Hub, err error) time.Duration {
+	if err != nil {
+		return sweepEvery
+	}
+	wait, err := h.UntilDue(ctx, sweepEvery)
+	if err != nil { // the next sweep says why
+		return sweepEvery
+	}
+	return max(wait, soonest)
 }

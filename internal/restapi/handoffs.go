@@ -21,17 +21,19 @@ func (o *operator) handoffRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /operator/handoffs/{id}/erase", o.eraseHandoff)
 }
 
-// Handoff is a handoff as a list shows it. From, To and Holder are handles.
+// Handoff is a handoff as a list shows it. From, To and Holder are handles. What its door does not
+// know is left out.
 type Handoff struct {
 	ThreadID       string  `json:"thread_id"`
 	Door           string  `json:"door"`
-	Status         string  `json:"status"` // a word of the team door
+	Status         string  `json:"status"` // a word of its door
 	State          string  `json:"state"`
 	From           string  `json:"from"`
-	To             string  `json:"to"`
-	Holder         *string `json:"holder"` // who holds it, or held it when it ended
-	Intent         string  `json:"intent"`
-	Preview        string  `json:"summary_preview"`
+	To             string  `json:"to,omitempty"` // whom it names; most targets name nobody
+	Holder         *string `json:"holder"`       // who holds it, or held it when it ended
+	Intent         string  `json:"intent,omitempty"`
+	Preview        string  `json:"summary_preview,omitempty"`
+	*Pool          `json:",omitempty"`
 	ClaimEpoch     int     `json:"claim_epoch"`
 	LeaseExpiresAt *string `json:"lease_expires_at"`
 	HeldSince      *string `json:"held_since,omitempty"` // in lists, while somebody holds it
@@ -42,6 +44,16 @@ type Handoff struct {
 	AcceptedAt     *string `json:"accepted_at"`
 	CompletedAt    *string `json:"completed_at"`
 	ErasedAt       *string `json:"erased_at"`
+}
+
+// Pool is what an open handoff has besides.
+type Pool struct {
+	WorkspaceID string          `json:"workspace_id"`
+	ProjectRoot string          `json:"project_root"`
+	Target      *handoff.Target `json:"target"` // who may claim it
+	Visibility  string          `json:"visibility"`
+	Priority    string          `json:"priority"`
+	TraceID     string          `json:"trace_id,omitempty"`
 }
 
 // Party is somebody who has to do with a handoff.
@@ -65,10 +77,11 @@ type ThreadMessage struct {
 }
 
 // HandoffThread is a handoff with one page of its thread: all that its operator may see, which
-// is neither payload nor result. The parts from Summary on stand on the first page only, but for
-// Messages.
+// is neither payload nor result nor feedback. The parts from Summary on stand on the first page only,
+// but for Messages.
 type HandoffThread struct {
 	Handoff
+	*Contract           `json:",omitempty"`
 	WaitsForReply       bool                    `json:"waits_for_reply,omitempty"`
 	Parties             []Party                 `json:"parties"`
 	EndedBy             string                  `json:"ended_by,omitempty"`
@@ -86,6 +99,38 @@ type HandoffThread struct {
 	NextSequenceNo      int                     `json:"next_sequence_no,omitempty"`
 	// Events is filled by the command, which reads them page by page.
 	Events []HandoffEvent `json:"events,omitempty"`
+}
+
+// Contract is what must be proved of an open handoff and what came of it, with what it waits for. It
+// stands on the first page.
+type Contract struct {
+	Criteria     []string          `json:"acceptance_criteria,omitempty"`
+	VerifyBy     *handoff.VerifyBy `json:"verify_by,omitempty"` // an agent by its handle
+	Verification *Verification     `json:"verification,omitempty"`
+	HasResult    bool              `json:"has_result"` // its creator, its claimant and its verifier read it
+	DependsOn    []Dependency      `json:"depends_on,omitempty"`
+	Dependencies *DependencyCount  `json:"dependencies,omitempty"`
+}
+
+// Verification is the latest verdict.
+type Verification struct {
+	Verdict    string `json:"verdict"` // pass or fail
+	VerifiedBy string `json:"verified_by"`
+	At         string `json:"at"`
+}
+
+// Dependency is a handoff that another waits or waited for.
+type Dependency struct {
+	HandoffID string `json:"handoff_id"`
+	Status    string `json:"status"`
+}
+
+// DependencyCount says how far they are.
+type DependencyCount struct {
+	Total     int `json:"total"`
+	Satisfied int `json:"satisfied"`
+	Pending   int `json:"pending"`
+	Failed    int `json:"failed"`
 }
 
 // HandoffEvent is one event of a handoff with the handle of who caused it.
@@ -131,7 +176,7 @@ type Erased struct {
 func (o *operator) listHandoffs(w http.ResponseWriter, r *http.Request) {
 	q := query{values: r.URL.Query()}
 	in := hub.ListInput{
-		Statuses: q.values["status"], Agent: q.text("agent"), From: q.text("from"), To: q.text("to"),
+		Statuses: q.values["status"], Door: q.text("door"), Root: q.text("project_root"), Agent: q.text("agent"), From: q.text("from"), To: q.text("to"),
 		Since: q.time("since"), Unfetched: q.text("unfetched") == "true",
 		HeldLonger: time.Duration(q.number("held_longer_than_seconds")) * time.Second,
 		Limit:      q.number("limit"), Cursor: q.text("cursor"),
@@ -144,7 +189,7 @@ func (o *operator) listHandoffs(w http.ResponseWriter, r *http.Request) {
 	out := Handoffs{Handoffs: make([]Handoff, len(page.Items))}
 	for i := range page.Items {
 		item := &page.Items[i]
-		out.Handoffs[i] = handoffLine(&item.Handoff, func(id string) string { return handleIn(page.Parties, id) })
+		out.Handoffs[i] = handoffLine(&item.Handoff, page.Roots[item.Handoff.WorkspaceID], func(id string) string { return handleIn(page.Parties, id) })
 		out.Handoffs[i].HeldSince = stampOrNull(item.HeldSince)
 	}
 	if page.NextCursor != "" {
@@ -191,7 +236,7 @@ func (o *operator) cancelHandoff(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e, err := o.hub.CancelAny(r.Context(), asOperator, hub.CancelInput{ThreadID: r.PathValue("id"), Reason: in.Reason})
-	o.answer(w, r, err, Ended{e.ThreadID, e.Status, e.Replay})
+	o.answer(w, r, err, Ended{e.ThreadID, e.DoorStatus, e.Replay})
 }
 
 func (o *operator) reassignHandoff(w http.ResponseWriter, r *http.Request) {
@@ -211,9 +256,11 @@ func (o *operator) eraseHandoff(w http.ResponseWriter, r *http.Request) {
 	o.answer(w, r, err, Erased{e.ThreadID, stamp(e.ErasedAt), e.Replay})
 }
 
-func handoffLine(h *handoff.Handoff, handle func(id string) string) Handoff {
+var priorities = map[int]string{-1: "low", 0: "normal", 1: "high"}
+
+func handoffLine(h *handoff.Handoff, root string, handle func(id string) string) Handoff {
 	out := Handoff{
-		ThreadID: h.ID, Door: string(h.Door), Status: h.State.TeamStatus(), State: string(h.State),
+		ThreadID: h.ID, Door: string(h.Door), Status: h.Status(), State: string(h.State),
 		From: handle(h.Creator), To: handle(h.Recipient), Intent: string(h.Intent), Preview: h.Preview, ClaimEpoch: h.Epoch,
 		LeaseExpiresAt: stampOrNull(h.LeaseExpiresAt), CreatedAt: stamp(h.CreatedAt), UpdatedAt: stamp(h.UpdatedAt), ExpiresAt: stampOrNull(h.ExpiresAt),
 		FetchedAt: stampOrNull(h.FetchedAt), AcceptedAt: stampOrNull(h.AcceptedAt), CompletedAt: stampOrNull(h.CompletedAt), ErasedAt: stampOrNull(h.ErasedAt),
@@ -222,6 +269,9 @@ func handoffLine(h *handoff.Handoff, handle func(id string) string) Handoff {
 		holder := handle(h.Holder)
 		out.Holder = &holder
 	}
+	if h.Door == handoff.DoorPool {
+		out.Pool = &Pool{h.WorkspaceID, root, h.Target, string(h.Visibility), priorities[h.Priority], h.TraceID}
+	}
 	return out
 }
 
@@ -229,7 +279,7 @@ func handoffThread(t *hub.Thread) HandoffThread {
 	h := &t.Handoff
 	handle := func(id string) string { return handleIn(t.Parties, id) }
 	out := HandoffThread{
-		Handoff: handoffLine(h, handle), WaitsForReply: h.WaitsForReply, Parties: []Party{}, EndedBy: handle(h.EndedBy), EndedReason: h.EndedReason,
+		Handoff: handoffLine(h, t.Root, handle), WaitsForReply: h.WaitsForReply, Parties: []Party{}, EndedBy: handle(h.EndedBy), EndedReason: h.EndedReason,
 		Messages: make([]ThreadMessage, len(t.Messages)), HasMore: t.HasMore, NextSequenceNo: t.NextSequenceNo,
 	}
 	for _, id := range []string{h.Creator, h.Recipient, h.Holder} {
@@ -244,12 +294,40 @@ func handoffThread(t *hub.Thread) HandoffThread {
 	if !t.FirstPage {
 		return out
 	}
-	out.Summary, out.Question, out.Artifacts, out.ProposedAction = t.Summary.Body, h.Question, raws(t.Summary.Artifacts), h.ProposedAction
+	if h.Door == handoff.DoorPool {
+		out.Contract = contract(t, handle)
+	} else {
+		out.Summary, out.Artifacts = t.Summary.Body, raws(t.Summary.Artifacts)
+	}
+	out.Question, out.ProposedAction = h.Question, h.ProposedAction
 	out.Metadata, out.ResultSummary, out.CompletionArtifacts = h.Metadata, h.ResultSummary, raws(h.CompletionArtifacts)
 	for i := range t.Drafts {
 		d := showDraft(&t.Drafts[i])
 		d.From = handle(t.Drafts[i].Author)
 		out.Drafts = append(out.Drafts, d)
+	}
+	return out
+}
+
+func contract(t *hub.Thread, handle func(id string) string) *Contract {
+	h := &t.Handoff
+	out := &Contract{Criteria: h.Criteria, HasResult: t.HasResult}
+	if h.VerifyBy != nil {
+		by := *h.VerifyBy
+		if by.AgentID != "" {
+			by.AgentID = handle(by.AgentID)
+		}
+		out.VerifyBy = &by
+	}
+	if v := h.Verdict; v != nil {
+		out.Verification = &Verification{map[bool]string{true: "pass", false: "fail"}[v.Pass], handle(v.VerifiedBy), stamp(v.At)}
+	}
+	for _, d := range t.DependsOn {
+		out.DependsOn = append(out.DependsOn, Dependency{d.ID, d.State.PoolStatus()})
+	}
+	if t.Dependencies != nil {
+		count := DependencyCount(*t.Dependencies)
+		out.Dependencies = &count
 	}
 	return out
 }

@@ -1,6 +1,6 @@
 // Package restapi serves plain HTTP with JSON. So far it holds the operator's routes, which
-// are reached through the owner's socket: whoever can open that is the operator. And, for all, the
-// one route by which a join link is redeemed.
+// are reached through the owner's socket: whoever can open that is the operator. For agents it has
+// the events that they may see, and for all the one route by which a join link is redeemed.
 package restapi
 
 import (
@@ -43,6 +43,12 @@ func Operator(h *hub.Hub, log *slog.Logger) http.Handler {
 	mux.HandleFunc("POST /operator/drafts/{id}/decision", o.decideDraft)
 	mux.HandleFunc("GET /operator/events", o.listEvents)
 	mux.HandleFunc("GET /operator/backup", o.backup)
+	mux.HandleFunc("GET /operator/catalog", o.listCatalog)
+	mux.HandleFunc("POST /operator/catalog/add", o.changeCatalog(h.AddToCatalog))
+	mux.HandleFunc("POST /operator/catalog/remove", o.changeCatalog(h.RemoveFromCatalog))
+	mux.HandleFunc("GET /operator/workspaces", o.listWorkspaces)
+	mux.HandleFunc("POST /operator/workspaces/alias", o.aliasWorkspace)
+	mux.HandleFunc("POST /operator/workspaces/members", o.workspaceMembers)
 	o.handoffRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		o.fail(w, nil, handoff.Refuse(handoff.CodeMethodNotFound, "the hub that owns this folder does not know the operation", "It runs another version: restart it with this one."))
@@ -114,6 +120,7 @@ type Event struct {
 	State     string `json:"state,omitempty"`
 	Epoch     int    `json:"claim_epoch"`
 	TraceID   string `json:"trace_id,omitempty"`
+	SessionID string `json:"session_id,omitempty"` // in which the actor did it
 	At        string `json:"at"`
 }
 
@@ -234,7 +241,7 @@ func (o *operator) listEvents(w http.ResponseWriter, r *http.Request) {
 }
 
 func eventRow(e *handoff.Event) Event {
-	return Event{e.Cursor, string(e.Type), e.HandoffID, e.Seq, e.ActorID, e.SubjectID, string(e.State), e.Epoch, e.TraceID, stamp(e.At)}
+	return Event{e.Cursor, string(e.Type), e.HandoffID, e.Seq, e.ActorID, e.SubjectID, string(e.State), e.Epoch, e.TraceID, e.SessionID, stamp(e.At)}
 }
 
 // decode reads a small JSON body strictly; an empty one is an empty object.
@@ -260,8 +267,12 @@ func decodeOne(body io.Reader, dest any) error {
 }
 
 func (o *operator) answer(w http.ResponseWriter, r *http.Request, err error, body any) {
+	answer(w, r, o.log, err, body)
+}
+
+func answer(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error, body any) {
 	if err != nil {
-		o.fail(w, r, err)
+		fail(w, r, log, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -280,15 +291,19 @@ type Problem struct {
 	Retryable bool           `json:"retryable"`
 }
 
-func (o *operator) fail(w http.ResponseWriter, r *http.Request, err error) {
+func (o *operator) fail(w http.ResponseWriter, r *http.Request, err error) { fail(w, r, o.log, err) }
+
+// fail answers with a problem. r is nil where no route was found.
+func fail(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
 	var e *handoff.Error
 	if !errors.As(err, &e) {
 		if r != nil {
-			o.log.ErrorContext(r.Context(), "internal error", "route", r.Pattern, "error", err)
+			log.ErrorContext(r.Context(), "internal error", "route", r.Pattern, "error", err)
 		}
 		e = handoff.Refuse(handoff.CodeInternal, "internal error", "The log of the hub says more.")
 	}
 	status := handoff.Lookup(e.Code).HTTP
+	retryAfter(w, e)
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(Problem{"about:blank", http.StatusText(status), status, e.Message, e.Code, e.Hint, e.Details, e.Retryable()})

@@ -3,6 +3,8 @@ package store
 import (
 	"database/sql"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,13 +67,14 @@ func (tx *Tx) UpdateAgent(a *AgentRow, now time.Time) error {
 }
 
 func (tx *Tx) insertLabels(a *AgentRow) error {
-	for _, c := range a.Capabilities {
+	// In one order for all agents, because each word stays locked in the catalog.
+	for _, c := range slices.Sorted(slices.Values(a.Capabilities)) {
 		if err := tx.label(a.ID, "capability", c, ""); err != nil {
 			return err
 		}
 	}
-	for key, values := range a.Tags {
-		for _, v := range values {
+	for _, key := range slices.Sorted(maps.Keys(a.Tags)) {
+		for _, v := range slices.Sorted(slices.Values(a.Tags[key])) {
 			if err := tx.label(a.ID, "tag", key, v); err != nil {
 				return err
 			}
@@ -272,6 +275,23 @@ func (tx *Tx) Keys(agentID string) ([]Key, error) {
 		return nil
 	})
 	return list, err
+}
+
+// Belonging keeps of some ids those of keys and sessions of an agent.
+func (tx *Tx) Belonging(agentID string, ids []string) (map[string]bool, error) {
+	out := map[string]bool{}
+	for some := range slices.Chunk(ids, maxIDs) {
+		in, args := placeholders(some, 2)
+		own, err := tx.ids(`SELECT id FROM api_keys WHERE agent_id = $1 AND id IN (`+in+`)
+			UNION ALL SELECT id FROM sessions WHERE agent_id = $1 AND id IN (`+in+`)`, append([]any{agentID}, args...)...)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range own {
+			out[id] = true
+		}
+	}
+	return out, nil
 }
 
 // RevokeKey ends a key. Revoking again changes nothing.

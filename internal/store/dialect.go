@@ -27,11 +27,18 @@ type dialect interface {
 	forKeyShare(table string) string
 	// skipLocked is forUpdate for the rows of a table h that leaves out what others hold; empty where nobody can.
 	skipLocked() string
+	// lockShared and lockAlone take a lock that is no row's, by its number, until the transaction
+	// ends; empty where there is one writer anyway.
+	lockShared() string
+	lockAlone() string
 	// by names the index that a query of one table must walk, where it would be chosen badly otherwise.
 	by(index string) string
 	// eventsAfter selects the events behind the position ($1 = xact, $2 = id), in the order in
 	// which readers follow them: those that may still get company in front stay out of it.
 	eventsAfter() string
+	// eventsHidden finds one event behind the position, also where eventsAfter keeps it out; empty
+	// where it keeps out none.
+	eventsHidden() string
 	// positionNow selects the position behind which only what is not visible yet comes.
 	positionNow() string
 	// lagQuery counts the events that eventsAfter still keeps out; empty where there are none.
@@ -58,9 +65,12 @@ func (sqlite) ddl(text string) string {
 }
 
 // One writer: nothing needs a row lock, and events commit in the order of their ids.
-func (sqlite) forUpdate() string  { return "" }
-func (sqlite) forShare() string   { return "" }
-func (sqlite) skipLocked() string { return "" }
+func (sqlite) forUpdate() string    { return "" }
+func (sqlite) forShare() string     { return "" }
+func (sqlite) skipLocked() string   { return "" }
+func (sqlite) lockShared() string   { return "" }
+func (sqlite) lockAlone() string    { return "" }
+func (sqlite) eventsHidden() string { return "" }
 
 func (sqlite) forKeyShare(string) string { return "" }
 
@@ -121,6 +131,10 @@ func (postgres) by(string) string   { return "" }
 func (postgres) forShare() string   { return " FOR SHARE" }
 func (postgres) skipLocked() string { return " FOR UPDATE OF h SKIP LOCKED" }
 
+// They cost no write and no contention on a page, as a row that many transactions lock would.
+func (postgres) lockShared() string { return "SELECT pg_advisory_xact_lock_shared($1)" }
+func (postgres) lockAlone() string  { return "SELECT pg_advisory_xact_lock($1)" }
+
 func (postgres) forKeyShare(table string) string { return " FOR KEY SHARE OF " + table }
 
 // An id is handed out before its transaction commits, so neither the id nor the transaction
@@ -131,6 +145,10 @@ func (postgres) eventsAfter() string {
 		return "CAST($1 AS bigint) >= 0 AND id > $2 ORDER BY id"
 	}
 	return "(xact, id) > ($1, $2) AND xact < pg_snapshot_xmin(pg_current_snapshot())::text::bigint ORDER BY xact, id"
+}
+
+func (postgres) eventsHidden() string {
+	return "SELECT 1 FROM events WHERE (xact, id) > ($1, $2) LIMIT 1"
 }
 
 func (postgres) positionNow() string {

@@ -30,13 +30,46 @@ func (s *Store) parseCursor(cursor string) (xact, id int64, err error) {
 		xact, errX := strconv.ParseInt(parts[1], 10, 64)
 		id, errID := strconv.ParseInt(parts[2], 10, 64)
 		if errX == nil && errID == nil && xact >= 0 && id >= 0 {
-			if parts[0] != s.epoch {
-				return 0, 0, handoff.Refuse(handoff.CodeCursorExpired, "cursor: it was given out before the hub's database was restored", "Begin anew with cursor \"0\", or without one for what comes from now on.")
-			}
-			return xact, id, nil
+			return xact, id, s.checkEpoch(parts[0])
 		}
 	}
-	return 0, 0, handoff.Invalid("cursor", fmt.Sprintf("%s came; pass next_cursor of an earlier answer back as it was, or \"0\" for the beginning", handoff.Quote(cursor)))
+	return 0, 0, BadCursor(cursor)
+}
+
+func (s *Store) checkEpoch(epoch string) error {
+	if epoch == s.epoch {
+		return nil
+	}
+	return handoff.Refuse(handoff.CodeCursorExpired, "cursor: it was given out before the hub's database was restored", "Begin anew with cursor \"0\", or without one for what comes from now on.")
+}
+
+// BadCursor refuses a cursor that was not given out for what is being read.
+func BadCursor(cursor string) *handoff.Error {
+	return handoff.Invalid("cursor", fmt.Sprintf("%s came; pass next_cursor of an earlier answer of the same stream back as it was, or \"0\" for the beginning", handoff.Quote(cursor)))
+}
+
+// Who follows one handoff counts its own events: "h.<epoch>.<seq>.<handoff id>". A restore may take
+// back some, so that the numbers come again.
+const handoffCursor = "h."
+
+// HandoffCursor is the position behind an event of a handoff.
+func (tx *Tx) HandoffCursor(handoffID string, seq int) string {
+	return handoffCursor + tx.s.epoch + "." + strconv.Itoa(seq) + "." + handoffID
+}
+
+// ParseHandoffCursor gives the number of the event that the cursor stands behind.
+func (tx *Tx) ParseHandoffCursor(cursor, handoffID string) (seq int, err error) {
+	if cursor == Beginning {
+		return 0, nil
+	}
+	parts := strings.SplitN(cursor, ".", 4)
+	if len(parts) != 4 || parts[0]+"." != handoffCursor || parts[3] != handoffID {
+		return 0, BadCursor(cursor)
+	}
+	if seq, err = strconv.Atoi(parts[2]); err != nil || seq < 0 {
+		return 0, BadCursor(cursor)
+	}
+	return seq, tx.s.checkEpoch(parts[1])
 }
 
 // Events reads the log after cursor in commit order, at most limit events, and returns the
@@ -66,6 +99,25 @@ func (tx *Tx) CursorNow() (string, error) {
 }
 
 func (tx *Tx) cursorAt(xact, id int64) string { return fmt.Sprintf("%s.%d.%d", tx.s.epoch, xact, id) }
+
+// Unsettled reports whether something behind the cursor was committed that [Tx.Events] does not show
+// yet. Ask at the end of what it shows.
+func (tx *Tx) Unsettled(cursor string) (bool, error) {
+	query := tx.d.eventsHidden()
+	if query == "" {
+		return false, nil
+	}
+	xact, id, err := tx.s.parseCursor(cursor)
+	if err != nil {
+		return false, err
+	}
+	var one int
+	err = tx.row(query, xact, id).scan(&one)
+	if IsNoRows(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
 
 // eventColumns is the one column list of the log, in the order of scanEvent.
 const eventColumns = `xact, id, type, handoff_id, seq, actor_id, subject_id, state, epoch, trace_id, at, session_id`

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -47,8 +49,11 @@ func AtSchema(cfg Config, version int64) Config {
 	return cfg
 }
 
-// Tables is the list of tables that a backup carries, in its order.
-func Tables() []string { return tables }
+// Tables is the list of tables that a backup carries, in its order, without those that only backups
+// of before have.
+func Tables() []string {
+	return slices.DeleteFunc(slices.Clone(tables), func(name string) bool { return name == "handoff_targets" })
+}
 
 // BackupAnd is Backup with a look at the snapshot that it was made from.
 func (s *Store) BackupAnd(ctx context.Context, w io.Writer, look func(*Tx) error) error {
@@ -87,3 +92,43 @@ func (tx *Tx) Plan(query string) (list []string, err error) {
 	})
 	return list, err
 }
+
+// Explain runs fn and says how the database would run each of its queries, instead of their rows.
+func (tx *Tx) Explain(fn func(*Tx) error) (plan string, err error) {
+	e := &explaining{engine: tx.e, kind: tx.d.name()}
+	explained := *tx
+	explained.e = e
+	err = fn(&explained)
+	return strings.Join(e.lines, "\n"), err
+}
+
+type explaining struct {
+	engine
+	kind  string
+	lines []string
+}
+
+func (e *explaining) query(ctx context.Context, query string, args []any) (rows, error) {
+	var line string
+	var id, parent, unused int64
+	prefix, dest := "EXPLAIN ", []any{&line}
+	if e.kind == "sqlite" {
+		prefix, dest = "EXPLAIN QUERY PLAN ", []any{&id, &parent, &unused, &line}
+	}
+	r, err := e.engine.query(ctx, prefix+query, args)
+	if err != nil {
+		return nil, err
+	}
+	return noRows{}, readAll(r, func(r rows) error {
+		err := r.Scan(dest...)
+		e.lines = append(e.lines, line)
+		return err
+	})
+}
+
+type noRows struct{}
+
+func (noRows) Next() bool        { return false }
+func (noRows) Scan(...any) error { return nil }
+func (noRows) Err() error        { return nil }
+func (noRows) Close() error      { return nil }

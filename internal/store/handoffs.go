@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -195,18 +196,73 @@ func (tx *Tx) handoff(id, lock string) (handoff.Handoff, error) {
 	return s.value()
 }
 
+// HandoffsByID reads some handoffs as they are written down, without payloads, by id. Those that do not
+// exist are left out.
+func (tx *Tx) HandoffsByID(ids []string) (map[string]handoff.Handoff, error) {
+	out := make(map[string]handoff.Handoff, len(ids))
+	for some := range slices.Chunk(ids, maxIDs) {
+		in, args := placeholders(some, 1)
+		list, err := tx.handoffs("SELECT "+lightColumns+" FROM handoffs h WHERE h.id IN ("+in+")", args)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			out[list[i].ID] = list[i]
+		}
+	}
+	return out, nil
+}
+
+// maxIDs bounds the parameters of one statement.
+const maxIDs = 500
+
 // Due names handoffs whose lease, deadline or wait for a fallback is over but not written down as
 // such yet, at most limit of them.
 func (tx *Tx) Due(now time.Time, limit int) ([]string, error) {
-	return tx.ids(`SELECT id FROM handoffs`+tx.d.by("handoffs_by_lease")+` WHERE state = 'claimed' AND lease_expires_at > 0 AND lease_expires_at <= $1
-		UNION ALL SELECT id FROM handoffs`+tx.d.by("handoffs_by_deadline")+` WHERE state = 'open' AND expires_at > 0 AND expires_at <= $1
-		UNION ALL SELECT id FROM handoffs`+tx.d.by("handoffs_by_fallback")+` WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0 AND fallback_at <= $1
-			AND deps_pending = 0 AND deps_failed = 0 AND recipient_declined = 0 LIMIT $2`, micros(now), limit)
+	return tx.ids(tx.lapsed()+` UNION ALL `+tx.overdue()+` UNION ALL `+tx.fallbackDue()+` LIMIT $2`, micros(now), limit)
+}
+
+// lapsed selects the handoffs whose lease is over at the time $1, overdue those whose deadline is, and
+// fallbackDue those whose wait for a fallback is.
+func (tx *Tx) lapsed() string {
+	return `SELECT id FROM handoffs` + tx.d.by("handoffs_by_lease") + ` WHERE state = 'claimed' AND lease_expires_at > 0 AND lease_expires_at <= $1`
+}
+
+func (tx *Tx) overdue() string {
+	return `SELECT id FROM handoffs` + tx.d.by("handoffs_by_deadline") + ` WHERE state = 'open' AND expires_at > 0 AND expires_at <= $1`
+}
+
+func (tx *Tx) fallbackDue() string {
+	return `SELECT id FROM handoffs` + tx.d.by("handoffs_by_fallback") + ` WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0 AND fallback_at <= $1
+		AND deps_pending = 0 AND deps_failed = 0 AND recipient_declined = 0`
+}
+
+// NextDue is the first moment at which [Tx.Due] will have something that it has not yet; zero when
+// nothing is to come. It may be past.
+func (tx *Tx) NextDue() (time.Time, error) {
+	first := func(index, column, where string) string {
+		return `SELECT * FROM (SELECT ` + column + ` AS at FROM handoffs` + tx.d.by(index) + ` WHERE ` + where + ` ORDER BY ` + column + ` LIMIT 1) AS ` + index
+	}
+	var at int64
+	err := tx.each(`SELECT COALESCE(min(at), 0) FROM (`+
+		first("handoffs_by_lease", "lease_expires_at", `state = 'claimed' AND lease_expires_at > 0`)+` UNION ALL `+
+		first("handoffs_by_deadline", "expires_at", `state = 'open' AND expires_at > 0`)+` UNION ALL `+
+		first("handoffs_by_fallback", "fallback_at", `state = 'open' AND fallback_at > 0 AND fallback_opened = 0 AND deps_pending = 0 AND deps_failed = 0 AND recipient_declined = 0`)+
+		`) AS due`, nil, func(r rows) error { return r.Scan(&at) })
+	return timeOf(at), err
 }
 
 // HeldBy names the handoffs that the agent holds, in the order of their ids.
 func (tx *Tx) HeldBy(agentID string) ([]string, error) {
 	return tx.ids(`SELECT id FROM handoffs WHERE holder_id = $1 AND state IN ('claimed', 'verifying') ORDER BY id`, agentID)
+}
+
+// Claims reads what the agent holds as things are now, delivered work that waits for its verdict
+// included, without payloads: what lapses soonest first, at most limit.
+func (tx *Tx) Claims(agentID string, limit int) ([]handoff.Handoff, error) {
+	return tx.handoffs(`SELECT `+lightColumns+` FROM handoffs h`+tx.d.by("handoffs_held")+` WHERE h.holder_id = $1 AND h.state IN ('claimed', 'verifying')
+		AND (h.state = 'verifying' OR h.lease_expires_at = 0 OR h.lease_expires_at > $2)
+		ORDER BY CASE h.lease_expires_at WHEN 0 THEN 1 ELSE 0 END, h.lease_expires_at, h.id LIMIT $3`, []any{agentID, micros(tx.Now()), limit})
 }
 
 // Load counts the handoffs that wait for the agent as their recipient, and those that it holds,

@@ -149,3 +149,25 @@ func (tx *Tx) UnreadTotal(agentID string) (int, error) {
 	err := tx.row(`SELECT count(*) FROM notices WHERE actor_id = $1 AND sequence_no > 0`, agentID).scan(&n)
 	return n, err
 }
+
+// News is a notice with the door of its handoff and when it came.
+type News struct {
+	Notice
+	Door handoff.Door
+	At   time.Time
+}
+
+// News reads what the actor has not seen of all handoffs, newest first, at most limit.
+func (tx *Tx) News(actorID string, limit int) ([]News, error) {
+	var list []News
+	err := tx.each(`SELECT n.handoff_id, n.event_seq, n.sequence_no, n.type, n.created_at, h.door FROM notices n JOIN handoffs h ON h.id = n.handoff_id
+		WHERE n.actor_id = $1 ORDER BY n.created_at DESC, n.handoff_id DESC, n.event_seq DESC LIMIT $2`, []any{actorID, limit}, func(r rows) error {
+		var n News
+		var at int64
+		err := r.Scan(&n.HandoffID, &n.EventSeq, &n.SequenceNo, &n.Type, &at, &n.Door)
+		n.At = timeOf(at)
+		list = append(list, n)
+		return err
+	})
+	return list, err
+}

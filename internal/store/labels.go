@@ -1,6 +1,12 @@
 package store
 
-import "handclasp/internal/handoff"
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"handclasp/internal/handoff"
+)
 
 // AgentIn reads an agent with its labels, and whether it may use the workspace, in one round trip.
 func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
@@ -57,10 +63,12 @@ func (tx *Tx) claimant(agentID, workspaceID, lock string) (w Workspace, a handof
 	var s agentScan
 	var labels AgentRow
 	found := false
-	var strict, created, outside int64
+	var strict, created, outside, lapses, opens int64
 	err = tx.each(`SELECT `+agentColumns+`, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
 			COALESCE(w.id, ''), COALESCE(w.root, ''), COALESCE(w.strict, 0), COALESCE(w.created_at, 0),
-			CASE WHEN w.strict <> 0 AND m.agent_id IS NULL THEN 1 ELSE 0 END
+			CASE WHEN w.strict <> 0 AND m.agent_id IS NULL THEN 1 ELSE 0 END,
+			COALESCE((SELECT min(lease_expires_at) FROM handoffs`+tx.d.by("handoffs_by_lease")+` WHERE state = 'claimed' AND lease_expires_at > 0), 0),
+			COALESCE((SELECT min(fallback_at) FROM handoffs`+tx.d.by("handoffs_by_fallback")+` WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0), 0)
 		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id
 		LEFT JOIN workspaces w ON w.id = (SELECT CASE WHEN x.alias_of = '' THEN x.id ELSE x.alias_of END FROM workspaces x WHERE x.id = $2)
 		LEFT JOIN workspace_members m ON m.workspace_id = w.id AND m.agent_id = a.id
@@ -68,7 +76,7 @@ func (tx *Tx) claimant(agentID, workspaceID, lock string) (w Workspace, a handof
 		[]any{agentID, workspaceID}, func(r rows) error {
 			var kind, name, value string
 			found = true
-			if err := r.Scan(append(s.dest(), &kind, &name, &value, &w.ID, &w.Root, &strict, &created, &outside)...); err != nil {
+			if err := r.Scan(append(s.dest(), &kind, &name, &value, &w.ID, &w.Root, &strict, &created, &outside, &lapses, &opens)...); err != nil {
 				return err
 			}
 			labels.add(kind, name, value)
@@ -83,7 +91,10 @@ func (tx *Tx) claimant(agentID, workspaceID, lock string) (w Workspace, a handof
 	if w.ID == "" {
 		w.ID = workspaceID
 	}
-	w.Strict, w.CreatedAt = strict != 0, timeOf(created)
+	if lapses > 0 && (opens == 0 || lapses < opens) {
+		opens = lapses
+	}
+	w.Strict, w.CreatedAt, w.Opens = strict != 0, timeOf(created), timeOf(opens)
 	row, err := s.value()
 	row.Capabilities, row.Tags, row.Outside = labels.Capabilities, labels.Tags, outside != 0
 	return w, row.Agent, err
@@ -129,18 +140,52 @@ func (tx *Tx) ActiveAgents() ([]AgentRow, error) {
 	return list, err
 }
 
-// OtherVerifiers counts the active agents besides one that offer a capability.
-func (tx *Tx) OtherVerifiers(capability, besides string) (int, error) {
+// offering is from where and by what condition the active agents are selected that offer the capability
+// $1 in the workspace $2.
+const offering = ` FROM agent_labels l JOIN agents a ON a.id = l.agent_id WHERE l.kind = 'capability' AND l.name = $1 AND a.disabled_at = 0
+	AND (NOT EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $2 AND w.strict <> 0)
+		OR EXISTS (SELECT 1 FROM workspace_members m WHERE m.workspace_id = $2 AND m.agent_id = a.id))`
+
+// OtherVerifiers counts the active agents besides one that offer a capability and may use the workspace.
+func (tx *Tx) OtherVerifiers(capability, workspaceID, besides string) (int, error) {
 	n := 0
-	err := tx.row(`SELECT count(*) FROM agent_labels l JOIN agents a ON a.id = l.agent_id
-		WHERE l.kind = 'capability' AND l.name = $1 AND a.disabled_at = 0 AND a.id <> $2`, capability, besides).scan(&n)
+	err := tx.row(`SELECT count(*)`+offering+` AND a.id <> $3`, capability, workspaceID, besides).scan(&n)
 	return n, err
 }
 
-// Offering names the active agents that offer a capability, in the order of their ids, at most limit.
-func (tx *Tx) Offering(capability string, limit int) ([]string, error) {
-	return tx.ids(`SELECT a.id FROM agent_labels l JOIN agents a ON a.id = l.agent_id
-		WHERE l.kind = 'capability' AND l.name = $1 AND a.disabled_at = 0 ORDER BY a.id LIMIT $2`, capability, limit)
+// Offering names the active agents that offer a capability and may use the workspace, in the order of
+// their ids, at most limit.
+func (tx *Tx) Offering(capability, workspaceID string, limit int) ([]string, error) {
+	return tx.ids(`SELECT a.id`+offering+` ORDER BY a.id LIMIT $3`, capability, workspaceID, limit)
+}
+
+// CapabilityNames reads the capabilities of the catalog behind one, in their order, at most limit.
+func (tx *Tx) CapabilityNames(after string, limit int) ([]string, error) {
+	return tx.ids(`SELECT name FROM catalog WHERE kind = 'capability' AND name > $1 ORDER BY name LIMIT $2`, after, limit)
+}
+
+// Provider is an active agent that offers a capability.
+type Provider struct {
+	Capability string
+	AgentID    string
+	Handle     string
+	Unlisted   bool
+	LastSeenAt time.Time
+}
+
+// Providers reads who offers the capabilities from first to last, in the order of those and of handles.
+func (tx *Tx) Providers(first, last string) ([]Provider, error) {
+	var list []Provider
+	err := tx.each(`SELECT l.name, a.id, a.handle, a.unlisted, a.last_seen_at FROM agent_labels l JOIN agents a ON a.id = l.agent_id
+		WHERE l.kind = 'capability' AND l.name >= $1 AND l.name <= $2 AND a.disabled_at = 0 ORDER BY l.name, a.handle_key`, []any{first, last}, func(r rows) error {
+		var p Provider
+		var unlisted, seen int64
+		err := r.Scan(&p.Capability, &p.AgentID, &p.Handle, &unlisted, &seen)
+		p.Unlisted, p.LastSeenAt = unlisted != 0, timeOf(seen)
+		list = append(list, p)
+		return err
+	})
+	return list, err
 }
 
 // Members names the agents that the operator added to a workspace.
@@ -159,20 +204,37 @@ const (
 // one below it by whole segments, is there.
 func (tx *Tx) InCatalog(kind string, names []string) (map[string]bool, error) {
 	known := map[string]bool{}
-	for _, name := range names {
-		found, err := tx.ids(`SELECT name FROM catalog WHERE kind = $1 AND (name = $2 OR (kind = 'tag_value' AND name >= $3 AND name < $4)) LIMIT 1`,
-			kind, name, name+"/", name+"0") // "0" follows "/"
+	for some := range slices.Chunk(names, 100) {
+		words := make([]string, len(some))
+		args := []any{kind}
+		for i, name := range some {
+			args = append(args, name)
+			words[i] = `SELECT CAST($` + itoa(len(args)) + ` AS text) AS name`
+		}
+		found, err := tx.ids(`SELECT w.name FROM (`+strings.Join(words, " UNION ALL ")+`) AS w
+			WHERE EXISTS (SELECT 1 FROM catalog c WHERE c.kind = $1 AND c.name = w.name)
+			OR $1 = 'tag_value' AND EXISTS (SELECT 1 FROM catalog c WHERE c.kind = $1 AND c.name >= w.name || '/' AND c.name < w.name || '0')`, // "0" follows "/"
+			args...)
 		if err != nil {
 			return nil, err
 		}
-		known[name] = len(found) > 0
+		for _, name := range found {
+			known[name] = true
+		}
 	}
 	return known, nil
 }
 
-// AddToCatalog makes a word known.
+// AddToCatalog makes a word known, and keeps it so until the end of tx.
 func (tx *Tx) AddToCatalog(kind, name string) error {
-	return tx.exec(`INSERT INTO catalog (kind, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`, kind, name)
+	return tx.exec(`INSERT INTO catalog (kind, name) VALUES ($1, $2) ON CONFLICT (kind, name) DO UPDATE SET name = excluded.name`, kind, name)
+}
+
+// CatalogHas reports whether a word is in the catalog itself; see [Tx.InCatalog] for what a target
+// may name.
+func (tx *Tx) CatalogHas(kind, name string) (bool, error) {
+	found, err := tx.ids(`SELECT name FROM catalog WHERE kind = $1 AND name = $2`, kind, name)
+	return len(found) > 0, err
 }
 
 // CatalogNames reads the words of one kind.

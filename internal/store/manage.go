@@ -17,6 +17,8 @@ type HandoffQuery struct {
 	AgentID     string
 	CreatorID   string
 	RecipientID string
+	Door        handoff.Door
+	WorkspaceID string
 	// Since keeps what was created at that time or later.
 	Since time.Time
 	// Unfetched keeps open ones that never reached their recipient.
@@ -38,7 +40,7 @@ type ListedHandoff struct {
 const heldSince = `(SELECT COALESCE(max(e.at), 0) FROM events e
 	WHERE e.handoff_id = h.id AND e.handoff_id <> '' AND e.type IN ('handoff.claimed', 'handoff.reassigned'))`
 
-// Handoffs reads one page in the order of ids, which is that of creation.
+// Handoffs reads one page in the order of ids, which is that of creation, without payloads.
 func (tx *Tx) Handoffs(q HandoffQuery) ([]ListedHandoff, error) {
 	args := []any{micros(tx.Now()), q.Limit}
 	arg := func(v any) string {
@@ -62,6 +64,12 @@ func (tx *Tx) Handoffs(q HandoffQuery) ([]ListedHandoff, error) {
 	if q.RecipientID != "" {
 		also("h.recipient_id = " + arg(q.RecipientID))
 	}
+	if q.Door != "" {
+		also("h.door = " + arg(string(q.Door)))
+	}
+	if q.WorkspaceID != "" {
+		also("h.door = 'pool' AND h.workspace_id = " + arg(q.WorkspaceID))
+	}
 	if len(q.States) > 0 {
 		in := make([]string, len(q.States))
 		for i, s := range q.States {
@@ -75,9 +83,8 @@ func (tx *Tx) Handoffs(q HandoffQuery) ([]ListedHandoff, error) {
 	if !q.HeldSince.IsZero() {
 		also("h.state IN ('claimed', 'verifying') AND " + held + " AND " + heldSince + " <= " + arg(micros(q.HeldSince)))
 	}
-	columns := allColumns
 	var list []ListedHandoff
-	err := tx.each("SELECT "+columns+", CASE WHEN "+held+" THEN "+heldSince+" ELSE 0 END FROM handoffs h WHERE "+where+" ORDER BY h.id DESC LIMIT $2",
+	err := tx.each("SELECT "+lightColumns+", CASE WHEN "+held+" THEN "+heldSince+" ELSE 0 END FROM handoffs h WHERE "+where+" ORDER BY h.id DESC LIMIT $2",
 		args, func(r rows) error {
 			var s handoffScan
 			var since int64

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,13 +20,15 @@ const (
 
 // outgoing collects what was announced since the last notification was sent.
 type outgoing struct {
+	// node tells what this node said from what the others did: PostgreSQL sends it back.
+	node string
 	mu   sync.Mutex
 	keys map[string]bool
 	kick chan struct{}
 }
 
 func newOutgoing() *outgoing {
-	return &outgoing{keys: map[string]bool{}, kick: make(chan struct{}, 1)}
+	return &outgoing{node: "@" + newEpoch(), keys: map[string]bool{}, kick: make(chan struct{}, 1)}
 }
 
 // Publish tells the other nodes that something changed about these keys. It never waits and
@@ -57,9 +58,10 @@ func (o *outgoing) take() []string {
 			messages = append(messages, b.String())
 			b.Reset()
 		}
-		if b.Len() > 0 {
-			b.WriteByte(' ')
+		if b.Len() == 0 {
+			b.WriteString(o.node)
 		}
+		b.WriteByte(' ')
 		b.WriteString(k)
 	}
 	if b.Len() > 0 {
@@ -140,7 +142,9 @@ func (s *Store) hear(ctx context.Context, heard func([]string), lost func()) err
 			if err != nil {
 				return err
 			}
-			heard(slices.DeleteFunc(strings.Split(n.Payload, " "), func(k string) bool { return k == "" }))
+			if node, keys, _ := strings.Cut(n.Payload, " "); node != s.out.node {
+				heard(strings.Fields(keys))
+			}
 		}
 	})
 }

@@ -171,10 +171,8 @@ func (tx *Tx) handoffs(query string, args []any) ([]handoff.Handoff, error) {
 // write them down; at most limit are read.
 func (tx *Tx) Slipped(workspace string, limit int) ([]handoff.Handoff, error) {
 	now := micros(tx.Now())
-	return tx.handoffs(`SELECT `+lightColumns+` FROM (
-			SELECT id FROM handoffs`+tx.d.by("handoffs_by_lease")+` WHERE state = 'claimed' AND lease_expires_at > 0 AND lease_expires_at <= $1
-			UNION ALL SELECT id FROM handoffs`+tx.d.by("handoffs_by_fallback")+` WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0 AND fallback_at <= $1
-		) AS d CROSS JOIN handoffs h WHERE h.id = d.id AND h.door = 'pool' AND h.workspace_id = $2 ORDER BY h.created_at LIMIT $3`, []any{now, workspace, limit})
+	return tx.handoffs(`SELECT `+lightColumns+` FROM (`+tx.lapsed()+` UNION ALL `+tx.fallbackDue()+`) AS d
+		CROSS JOIN handoffs h WHERE h.id = d.id AND h.door = 'pool' AND h.workspace_id = $2 ORDER BY h.created_at LIMIT $3`, []any{now, workspace, limit})
 }
 
 // PoolOf reads a page of the pool handoffs that an agent created in a workspace, newest first.
@@ -186,6 +184,6 @@ func (tx *Tx) PoolOf(workspace, creatorID string, before Place, limit int) ([]ha
 // PoolHeld reads a page of the pool handoffs of a workspace that an agent holds as they are written
 // down, newest first.
 func (tx *Tx) PoolHeld(workspace, holderID string, before Place, limit int) ([]handoff.Handoff, error) {
-	return tx.handoffs(`SELECT `+lightColumns+` FROM handoffs h WHERE h.holder_id = $1 AND h.state IN ('claimed', 'verifying') AND h.door = 'pool' AND h.workspace_id = $2
+	return tx.handoffs(`SELECT `+lightColumns+` FROM handoffs h`+tx.d.by("handoffs_held")+` WHERE h.holder_id = $1 AND h.state IN ('claimed', 'verifying') AND h.door = 'pool' AND h.workspace_id = $2
 		AND (CAST($3 AS bigint) = 0 OR (h.created_at, h.id) < ($3, $4)) ORDER BY h.created_at DESC, h.id DESC LIMIT $5`, []any{holderID, workspace, before.CreatedAt, before.ID, limit})
 }

@@ -43,7 +43,7 @@ func TestAnUpdatedAgentKeepsItsHandleAndGivesItsWordsToTheCatalog(t *testing.T) 
 		}
 		got, catalog := read()
 		now.Handle = "Anna@acme"
-		if !reflect.DeepEqual(got, now) || !slices.Equal(catalog, []string{"capability deploy", "capability review", "tag region", "tag team"}) {
+		if !reflect.DeepEqual(got, now) || !slices.Equal(catalog, []string{"capability deploy", "capability review", "tag region", "tag team", "tag_value region=eu", "tag_value region=us", "tag_value team=x"}) {
 			t.Errorf("%+v\nwant %+v\ncatalog %q", got, now, catalog)
 		}
 		now.Email = ""

@@ -147,10 +147,12 @@ var someHandoff = rapid.Custom(func(t *rapid.T) handoff.Handoff {
 		Payload:     someValue.Draw(t, "payload"),
 		Result:      someValue.Draw(t, "result"),
 		Criteria:    someTexts.Draw(t, "criteria"),
+		DepsTotal:   someNumber.Draw(t, "dependencies"),
 		DepsPending: someNumber.Draw(t, "pending"),
 		DepsFailed:  someNumber.Draw(t, "failed"),
 		FallbackAt:  someTime.Draw(t, "fallback"),
 
+		FallbackOpened:    rapid.Bool().Draw(t, "opened"),
 		RecipientDeclined: rapid.Bool().Draw(t, "declined"),
 		WaitsForReply:     rapid.Bool().Draw(t, "waits"),
 		Messages:          someNumber.Draw(t, "messages"),
@@ -189,15 +191,9 @@ func TestHandoffIsReadBackAsItWasWritten(t *testing.T) {
 			must(rt, f.Read(context.Background(), func(tx *store.Tx) error {
 				got, err := tx.Handoff(h.ID)
 				wantSame(rt, "as it was inserted", got, h)
-				if err != nil || h.Target == nil {
-					return err
-				}
-				keys, err := tx.Texts(`SELECT target_key FROM offers WHERE handoff_id = '` + h.ID + `' ORDER BY target_key`)
-				var want []string
-				for _, o := range h.Offers() {
-					want = append(want, o.Key)
-				}
-				wantSame(rt, "its keys", keys, want)
+				must(rt, err)
+				offered, err := offersOf(tx, h.ID)
+				wantSame(rt, "what is offered", offered, offersIn(&h))
 				return err
 			}))
 			// A transition changes these fields and no others.
@@ -205,6 +201,7 @@ func TestHandoffIsReadBackAsItWasWritten(t *testing.T) {
 			want := h
 			want.State, want.Holder, want.PastHolders, want.Epoch, want.LeaseLength = now.State, now.Holder, now.PastHolders, now.Epoch, now.LeaseLength
 			want.LeaseExpiresAt, want.Result, want.Verdict, want.DepsPending, want.DepsFailed = now.LeaseExpiresAt, now.Result, now.Verdict, now.DepsPending, now.DepsFailed
+			want.Recipient, want.FallbackAt, want.FallbackOpened = now.Recipient, now.FallbackAt, now.FallbackOpened
 			want.RecipientDeclined, want.WaitsForReply, want.Messages, want.EventSeq = now.RecipientDeclined, now.WaitsForReply, now.Messages, now.EventSeq
 			want.UpdatedAt, want.FetchedAt, want.AcceptedAt, want.CompletedAt = now.UpdatedAt, now.FetchedAt, now.AcceptedAt, now.CompletedAt
 			want.EndedBy, want.EndedReason, want.ResultSummary, want.CompletionArtifacts = now.EndedBy, now.EndedReason, now.ResultSummary, now.CompletionArtifacts
@@ -221,6 +218,9 @@ func TestHandoffIsReadBackAsItWasWritten(t *testing.T) {
 			must(rt, f.Read(context.Background(), func(tx *store.Tx) error {
 				got, err := tx.Handoff(h.ID)
 				wantSame(rt, "as it was updated", got, want)
+				must(rt, err)
+				offered, err := offersOf(tx, h.ID)
+				wantSame(rt, "what is offered then", offered, offersIn(&want))
 				return err
 			}))
 		})
@@ -341,7 +341,7 @@ func TestEventIsReadBackAsItWasWritten(t *testing.T) {
 				Type: rapid.SampledFrom([]handoff.EventType{handoff.EventCreated, handoff.EventClaimed, handoff.EventKeyRevoked}).Draw(rt, "type"),
 				Seq:  len(want), ActorID: someID.Draw(rt, "actor"), SubjectID: someText.Draw(rt, "subject"),
 				State: rapid.SampledFrom([]handoff.State{"", handoff.Open, handoff.Expired}).Draw(rt, "state"), Epoch: someNumber.Draw(rt, "epoch"),
-				TraceID: someText.Draw(rt, "trace"), At: someTime.Draw(rt, "at"), HandoffID: rapid.SampledFrom([]string{"", "h"}).Draw(rt, "handoff"),
+				TraceID: someText.Draw(rt, "trace"), SessionID: someText.Draw(rt, "session"), At: someTime.Draw(rt, "at"), HandoffID: rapid.SampledFrom([]string{"", "h"}).Draw(rt, "handoff"),
 			}
 			must(rt, f.Write(context.Background(), func(tx *store.Tx) error { return tx.InsertEvent(&e) }))
 			want = append(want, e)

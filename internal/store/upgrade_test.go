@@ -3,6 +3,8 @@ package store_test
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -39,34 +41,58 @@ var schema1 = []string{
 	`INSERT INTO idempotency (actor_id, operation, key, fingerprint, handoff_id, ref_id, epoch, created_at) VALUES ('a-1', 'create', 'key', 'print', 'h-1', '', 0, 1700000000000010)`,
 }
 
-// atSchema1 is a closed database as a program of schema 1 has left it.
-func atSchema1(t *testing.T, kind string) store.Config {
+// What a hub of schema 2 has written besides: tags, an invitation, and an erased handoff.
+var schema2 = []string{
+	`INSERT INTO agents (id, handle, handle_key, name, role, skills, repos, unlisted, created_at, updated_at, disabled_at, last_seen_at) VALUES
+		('g-1', 'grace@acme', 'grace@acme', 'Grace', '', '', '', 0, 1700000000000004, 1700000000000004, 0, 0)`,
+	`INSERT INTO agent_labels (agent_id, kind, name, value) VALUES ('a-1', 'tag', 'team', 'ENG/BACKEND'), ('a-1', 'tag', 'team', 'ops'), ('a-1', 'tag', 'a', 'b=c'),
+		('g-1', 'tag', 'team', 'ops'), ('g-1', 'tag', 'a=b', 'c'), ('g-1', 'capability', 'team', '')`,
+	`INSERT INTO catalog (kind, name) VALUES ('tag', 'team'), ('tag', 'a'), ('tag', 'a=b'), ('tag', 'gone'), ('capability', 'team')`,
+	`INSERT INTO invites (id, handle, name, role, inviter_id, agent_id, created_at, expires_at, redeemed_at) VALUES ('i-1', 'ida@acme', 'Ida', 'lead', 'operator', '', 1700000000000004, 1700000000000009, 0)`,
+	`INSERT INTO handoffs (id, door, state, creator_id, recipient_id, holder_id, past_holders, epoch, lease_length, lease_expires_at, intent, preview, question,
+		proposed_action, metadata, workspace_id, target, visibility, priority, payload, result, criteria, verify_by, verdict, deps_pending, deps_failed, fallback_at,
+		recipient_declined, waits_for_reply, message_count, event_seq, trace_id, traceparent, created_at, updated_at, expires_at, fetched_at, accepted_at,
+		completed_at, ended_by, ended_reason, result_summary, completion_artifacts, erased_at) VALUES
+		('h-2', 'team', 'completed', 'a-1', 'g-1', 'g-1', '', 1, 0, 0, 'inform', '', '', '', '', '', '', 'private', 0, '', '', '', '', '', 0, 0, 0,
+		0, 0, 1, 0, '', '', 1700000000000020, 1700000000000022, 0, 1700000000000021, 1700000000000021, 1700000000000022, 'g-1', '', '', '', 1700000000000023)`,
+	`INSERT INTO handoff_targets (handoff_id, target_key) VALUES ('h-2', 'agent:g-1')`,
+}
+
+// schemas are what was written under each of the schemas of before, in their order.
+var schemas = [][]string{schema1, schema2}
+
+// atSchema is a closed database as a program of that schema has left it.
+func atSchema(t *testing.T, kind string, version int) store.Config {
 	t.Helper()
 	cfg := config(t, kind)
-	must(t, open(t, store.AtSchema(cfg, 1)).Close())
+	must(t, open(t, store.AtSchema(cfg, int64(version))).Close())
 	db := hubtest.Beside(t, cfg)
 	run(t, db, `DELETE FROM settings`)
-	run(t, db, schema1...)
+	for _, written := range schemas[:version] {
+		run(t, db, written...)
+	}
 	must(t, db.Close())
 	return cfg
 }
 
-// onEachSchema1 runs the test on a database of schema 1 of either kind.
-func onEachSchema1(t *testing.T, test func(t *testing.T, cfg store.Config, kind string)) {
+// onEachSchema runs the test on a database of each schema of before, of either kind.
+func onEachSchema(t *testing.T, test func(t *testing.T, cfg store.Config, kind string, version int)) {
 	t.Helper()
 	for _, kind := range hubtest.Kinds() {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			test(t, atSchema1(t, kind), kind)
-		})
+		for version := 1; version < store.SchemaVersion; version++ {
+			t.Run(fmt.Sprint(kind, " of schema ", version), func(t *testing.T) {
+				t.Parallel()
+				test(t, atSchema(t, kind, version), kind, version)
+			})
+		}
 	}
 }
 
-func TestADatabaseOfTheFirstSchemaIsBroughtUpToDateAndReadsRight(t *testing.T) {
+func TestADatabaseOfAnEarlierSchemaIsBroughtUpToDateAndReadsRight(t *testing.T) {
 	t.Parallel()
-	onEachSchema1(t, func(t *testing.T, cfg store.Config, kind string) {
+	onEachSchema(t, func(t *testing.T, cfg store.Config, kind string, version int) {
 		f := open(t, cfg)
-		wantWhatSchema1Wrote(t, f)
+		wantWhatTheyWrote(t, f, version)
 		fresh := open(t, config(t, kind))
 		wantSame(t, "the schema", withoutSettings(f.schema()), withoutSettings(fresh.schema()))
 		// A cursor of before goes on: nothing was restored.
@@ -80,24 +106,77 @@ func TestADatabaseOfTheFirstSchemaIsBroughtUpToDateAndReadsRight(t *testing.T) {
 	})
 }
 
-func TestABackupOfTheFirstSchemaIsRestoredIntoTheCurrentOne(t *testing.T) {
+func TestABackupOfAnEarlierSchemaIsRestoredIntoTheCurrentOne(t *testing.T) {
 	t.Parallel()
-	onEachSchema1(t, func(t *testing.T, cfg store.Config, kind string) {
-		old := open(t, store.AtSchema(cfg, 1))
+	onEachSchema(t, func(t *testing.T, cfg store.Config, kind string, version int) {
+		old := open(t, store.AtSchema(cfg, int64(version)))
 		backup := old.backup()
-		if strings.Contains(lines(t, backup)[0], "invites") {
-			t.Error("it names a table that came later")
+		header := lines(t, backup)[0]
+		for table, since := range map[string]int{"invites": 2, "offers": 3, "sessions": 3} {
+			if named := strings.Contains(header, table); named != (version >= since) {
+				t.Errorf("it names %s: %v", table, named)
+			}
 		}
 		for _, other := range hubtest.Kinds() {
 			to := config(t, other)
-			if info := restore(t, to, backup); info.Schema != 1 || info.Database != kind {
+			if info := restore(t, to, backup); info.Schema != int64(version) || info.Database != kind {
 				t.Errorf("the restore says %+v", info)
 			}
 			f := open(t, to)
-			wantWhatSchema1Wrote(t, f)
+			wantWhatTheyWrote(t, f, version)
 			fresh := open(t, config(t, other))
 			wantSame(t, "the schema", withoutSettings(f.schema()), withoutSettings(fresh.schema()))
 		}
+	})
+}
+
+func wantWhatTheyWrote(t *testing.T, f *fixture, version int) {
+	t.Helper()
+	wantWhatSchema1Wrote(t, f)
+	if version >= 2 {
+		wantWhatSchema2Wrote(t, f)
+	}
+	f.read(func(tx *store.Tx) error {
+		offered, err := tx.Texts(`SELECT handoff_id FROM offers`)
+		if len(offered) > 0 {
+			t.Errorf("%q are on offer, and there was no pool", offered)
+		}
+		return err
+	})
+}
+
+// wantWhatSchema2Wrote reads back what the statements of schema2 wrote. The values of tags are words
+// of the catalog since.
+func wantWhatSchema2Wrote(t *testing.T, f *fixture) {
+	t.Helper()
+	f.read(func(tx *store.Tx) error {
+		for kind, want := range map[string][]string{
+			store.CatalogCapability: {"deploy", "team"},
+			store.CatalogTag:        {"a", "a=b", "gone", "team"},
+			store.CatalogTagValue:   {"a=b=c", "team=ENG/BACKEND", "team=ops"},
+		} {
+			if words, err := tx.CatalogNames(kind); err != nil || !slices.Equal(words, want) {
+				t.Errorf("the %s words are %q (%v)", kind, words, err)
+			}
+		}
+		known, err := tx.InCatalog(store.CatalogTagValue, []string{"team=ENG", "team=ops", "team=ENGX", "gone=x"})
+		must(t, err)
+		if !known["team=ENG"] || !known["team=ops"] || known["team=ENGX"] || known["gone=x"] {
+			t.Errorf("known are %v", known)
+		}
+		anna, err := tx.AgentIn("a-1", "anywhere")
+		must(t, err)
+		if want := map[string][]string{"team": {"ENG/BACKEND", "ops"}, "a": {"b=c"}}; !maps.EqualFunc(anna.Tags, want, slices.Equal) || anna.Outside {
+			t.Errorf("the agent with tags: %+v", anna)
+		}
+		invites, err := tx.Invites()
+		must(t, err)
+		h, err := tx.Handoff("h-2")
+		must(t, err)
+		if len(invites) != 1 || invites[0].Name != "Ida" || h.State != handoff.Completed || h.ErasedAt.UnixMicro() != 1700000000000023 || h.FallbackOpened || h.DepsTotal != 0 {
+			t.Errorf("invites %+v, the erased handoff %+v", invites, h)
+		}
+		return nil
 	})
 }
 

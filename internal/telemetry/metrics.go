@@ -18,8 +18,12 @@ type Metrics struct {
 	Transitions *prometheus.CounterVec
 	// TransitionSeconds is how long a use case took from the call to the commit, by verb.
 	TransitionSeconds *prometheus.HistogramVec
-	// ParkedCalls is how many calls wait for something to happen.
+	// ParkedCalls is how many calls wait for something to happen; one that looks is not among them.
 	ParkedCalls prometheus.Gauge
+	// ParkedLooks counts how often calls that may wait looked, by cause: first, moved (once more,
+	// because what they wait for changed), woken, unsettled (PostgreSQL does not show yet what was
+	// committed) and poll. See package hub, wait.go.
+	ParkedLooks *prometheus.CounterVec
 	// BatchSize is how many writes one SQLite transaction committed.
 	BatchSize prometheus.Histogram
 	// DatabaseErrors counts faults of the database by kind.
@@ -49,6 +53,9 @@ func New() *Metrics {
 		ParkedCalls: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "handclasp_parked_calls", Help: "Calls that wait for something to happen.",
 		}),
+		ParkedLooks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "handclasp_parked_looks_total", Help: "Looks of calls that may wait at what they wait for, by cause.",
+		}, []string{"cause"}),
 		BatchSize: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "handclasp_commit_batch_size", Help: "Writes committed by one SQLite transaction.",
 			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128},
@@ -67,7 +74,7 @@ func New() *Metrics {
 			Name: "handclasp_tool_calls_total", Help: "MCP tool calls by tool and outcome code.",
 		}, []string{"tool", "code"}),
 	}
-	m.Registry.MustRegister(m.Transitions, m.TransitionSeconds, m.ParkedCalls, m.BatchSize, m.DatabaseErrors,
+	m.Registry.MustRegister(m.Transitions, m.TransitionSeconds, m.ParkedCalls, m.ParkedLooks, m.BatchSize, m.DatabaseErrors,
 		m.HTTPRequests, m.HTTPSeconds, m.ToolCalls,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

@@ -44,7 +44,7 @@ func (s *site) thread(w http.ResponseWriter, r *http.Request) {
 		}
 		after = int(n)
 	}
-	t, err := s.hub.View(r.Context(), call, hub.ViewInput{ThreadID: id, After: after, Peek: true, Size: hub.TextSize{}})
+	t, err := s.hub.View(r.Context(), call, hub.ViewInput{ThreadID: id, After: after, Peek: true, ForPerson: true, Size: hub.TextSize{}})
 	if err != nil {
 		s.fail(w, r, viewer, err)
 		return
@@ -60,6 +60,9 @@ type threadView struct{ *hub.Thread }
 // Heading names what came, and from whom.
 func (v *threadView) Heading() string {
 	what := "Handoff"
+	if v.Pool() {
+		what = "Open handoff"
+	}
 	switch v.Handoff.Intent {
 	case handoff.Inform:
 		what = "Information"
@@ -75,7 +78,7 @@ func (v *threadView) Heading() string {
 func (v *threadView) Notes() []string {
 	var notes []string
 	h := &v.Handoff
-	if h.State == handoff.Verifying {
+	if h.State == handoff.Verifying && !v.Pool() {
 		notes = append(notes, "being verified")
 	}
 	if h.State == handoff.Claimed && h.WaitsForReply {
@@ -85,6 +88,34 @@ func (v *threadView) Notes() []string {
 		notes = append(notes, "erased")
 	}
 	return notes
+}
+
+// Pool reports whether the handoff was made at the pool: it names no recipient, and its thread
+// begins without a summary.
+func (v *threadView) Pool() bool { return v.Handoff.Door == handoff.DoorPool }
+
+// For says who may claim.
+func (v *threadView) For() string { return v.Handoff.Target.Words() }
+
+// Priority is its word.
+func (v *threadView) Priority() string {
+	return map[int]string{-1: "low", 0: "normal", 1: "high"}[v.Handoff.Priority]
+}
+
+// Verifier is the one agent that verifies; nil where that is anyone with a capability.
+func (v *threadView) Verifier() *who {
+	by := v.Handoff.VerifyBy
+	if by == nil {
+		return nil
+	}
+	w := v.Who(v.Handoff.Creator)
+	switch by.Kind {
+	case handoff.VerifyByAgent:
+		w = v.Who(by.AgentID)
+	case handoff.VerifyByCapability:
+		return nil
+	}
+	return &w
 }
 
 // HeldBy labels the holder.
@@ -113,9 +144,9 @@ func (v *threadView) Who(id string) who {
 	return w
 }
 
-// Replies are the messages of this page without the first one of all, which is the summary.
+// Replies are the messages of this page without the summary, which is the first one of all.
 func (v *threadView) Replies() []handoff.Message {
-	if len(v.Messages) > 0 && v.Messages[0].SequenceNo == 1 {
+	if !v.Pool() && len(v.Messages) > 0 && v.Messages[0].SequenceNo == 1 {
 		return v.Messages[1:]
 	}
 	return v.Messages

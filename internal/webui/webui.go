@@ -81,7 +81,7 @@ var templateFiles embed.FS
 var assetFiles embed.FS
 
 var (
-	threadPage = parse("thread.html", "artifact.html")
+	threadPage = parse("thread.html", "pool.html", "artifact.html")
 	loginPage  = parse("login.html")
 	inboxPage  = parse("inbox.html")
 	joinPage   = parse("join.html")

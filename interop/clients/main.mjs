@@ -31,7 +31,7 @@ try {
 
 async function overHTTP() {
   const add = (handle, client) => hub.operator("agent", "add", handle, "--client", client, "--url", hub.url);
-  const url = `${hub.url}/mcp/team`;
+  const url = `${hub.url}/mcp`;
   const headers = (key) => ({ Authorization: `Bearer ${key.api_key}` });
 
   const claude = await add("claude@acme", "claude");
@@ -65,7 +65,7 @@ async function overHTTP() {
 // theServingHubByItself adds an agent without --url beside the hub that serves the folder.
 async function theServingHubByItself() {
   const key = await hub.operator("agent", "add", "local@acme", "--client", "cursor");
-  same("without --url the hub that serves the folder is named", JSON.parse(key.client.config).mcpServers.handclasp.url, `${hub.url}/mcp/team`);
+  same("without --url the hub that serves the folder is named", JSON.parse(key.client.config).mcpServers.handclasp.url, `${hub.url}/mcp`);
 }
 
 async function overStdio() {

@@ -11,6 +11,8 @@ CREATE TABLE offers (
   PRIMARY KEY (target_key, workspace_id, rank, position, handoff_id)
 ){{clustered}};
 DROP TABLE handoff_targets;
+DROP INDEX handoffs_pool;
+CREATE INDEX handoffs_of_workspace ON handoffs (workspace_id, state) WHERE door = 'pool';
 
 ALTER TABLE handoffs ADD COLUMN fallback_opened bigint NOT NULL DEFAULT 0;
 ALTER TABLE handoffs ADD COLUMN deps_total bigint NOT NULL DEFAULT 0;
@@ -25,7 +27,8 @@ CREATE TABLE sessions (
   last_seen_at bigint NOT NULL,
   closed_at    bigint NOT NULL
 );
-CREATE INDEX sessions_open ON sessions (agent_id, last_seen_at) WHERE closed_at = 0;
+CREATE INDEX sessions_open ON sessions (agent_id, id) WHERE closed_at = 0;
+CREATE INDEX sessions_idle ON sessions (last_seen_at, id) WHERE closed_at = 0;
 
 -- The session in which an event was caused, where the caller named one.
 ALTER TABLE events ADD COLUMN

@@ -1,0 +1,345 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"handclasp/internal/handoff"
+	"handclasp/internal/httpserver"
+	"handclasp/internal/hub"
+	"handclasp/internal/mcpserver"
+	"handclasp/internal/store"
+	"handclasp/internal/telemetry"
+)
+
+// Wake: how soon a parked claim returns after the create that it waits for, and what thousands of
+// parked calls cost the others. The server and the callers are processes of their own.
+
+const parkedAgents = 2_000
+
+// wakeServer serves a hub with parkedAgents agents, each the only one that its handle is meant for,
+// and prints the file of their keys.
+func wakeServer(dir string) (http.Handler, error) {
+	ctx := context.Background()
+	metrics := telemetry.New()
+	st, err := store.Open(ctx, store.Config{Path: filepath.Join(dir, "handclasp.db"), Metrics: metrics})
+	if err != nil {
+		return nil, err
+	}
+	h := hub.New(hub.Config{Store: st, Metrics: metrics})
+	keys := make([]string, parkedAgents+1)
+	var wg sync.WaitGroup
+	var failed atomic.Value
+	for i := range keys {
+		wg.Go(func() {
+			k, err := h.AddAgent(ctx, hub.Call{Actor: handoff.Operator()}, hub.AgentInput{Handle: fmt.Sprintf("agent%d@bench", i)})
+			if err != nil {
+				failed.Store(err)
+			}
+			keys[i] = k.Secret
+		})
+	}
+	wg.Wait()
+	if err, ok := failed.Load().(error); ok {
+		return nil, err
+	}
+	file := filepath.Join(dir, "keys.json")
+	text, err := json.Marshal(keys)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, err
+	}
+	fmt.Println("key", file)
+	return httpserver.New(httpserver.Config{Hub: h, Metrics: metrics, MCP: mcpserver.New(h, mcpserver.Options{
+		Version: "bench", Probe: true,
+		Observe: func(tool, code string) { metrics.ToolCalls.WithLabelValues(tool, code).Inc() },
+	})}), nil
+}
+
+// caller makes tool calls over HTTP.
+type caller struct {
+	client *http.Client
+	url    string
+	keys   []string
+}
+
+func newCaller(url, file string) (*caller, error) {
+	text, err := os.ReadFile(file) //nolint:gosec // a file of this program
+	if err != nil {
+		return nil, err
+	}
+	c := &caller{client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: parkedAgents, MaxConnsPerHost: 0}}, url: url}
+	return c, json.Unmarshal(text, &c.keys)
+}
+
+func (c *caller) call(ctx context.Context, agent int, tool string, args map[string]any) ([]byte, error) {
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": args}})
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/mcp", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set("Authorization", "Bearer "+c.keys[agent])
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK || bytes.Contains(text, []byte(`"isError":true`)) {
+		return nil, fmt.Errorf("status %d: %.300s", resp.StatusCode, text)
+	}
+	return text, nil
+}
+
+func handleOf(agent int) string { return fmt.Sprintf("agent%d@bench", agent) }
+
+func (c *caller) create(ctx context.Context, agent, to int) error {
+	_, err := c.call(ctx, agent, "handoff_create", map[string]any{
+		"project_root": project, "from_agent_id": handleOf(agent), "visibility": "private",
+		"target": map[string]any{"strategy": "direct", "agent_id": handleOf(to)}, "payload": map[string]any{"job": "resize"},
+	})
+	return err
+}
+
+// parkClaim waits for a handoff of the agent's own and tells when the call returned.
+func (c *caller) parkClaim(ctx context.Context, agent int) (time.Time, error) {
+	text, err := c.call(ctx, agent, "handoff_claim", map[string]any{"project_root": project, "agent_id": handleOf(agent), "timeout_seconds": 50})
+	if err == nil && !bytes.Contains(text, []byte(`"payload"`)) {
+		err = fmt.Errorf("nothing was claimed: %.200s", text)
+	}
+	return time.Now(), err
+}
+
+// parked is how many calls wait at the hub.
+func (c *caller) parked(ctx context.Context) (int, error) {
+	n, err := c.metric(ctx, "handclasp_parked_calls")
+	return int(n), err
+}
+
+func (c *caller) metric(ctx context.Context, name string) (float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == ' ' || rest[0] == '{') {
+			var v float64
+			if _, err := fmt.Sscan(rest[strings.LastIndexByte(strings.TrimSpace(rest), ' ')+1:], &v); err != nil {
+				return 0, err
+			}
+			sum += v
+		}
+	}
+	return sum, nil
+}
+
+func (c *caller) untilParked(ctx context.Context, n int) error {
+	for deadline := time.Now().Add(time.Minute); ; {
+		at, err := c.parked(ctx)
+		switch {
+		case err != nil || at >= n:
+			return err
+		case time.Now().After(deadline):
+			return fmt.Errorf("%d of %d calls are parked", at, n)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// settle is how long a claim has to park before the create that it waits for is made.
+const settle = 15 * time.Millisecond
+
+// wakeLoad lets j.Callers pairs wait for each other: a claim is parked, then a create is made for it.
+// What counts is the time from the create's first byte to the claim's last.
+func (j job) wakeLoad() (outcome, error) {
+	ctx := context.Background()
+	c, err := newCaller(j.URL, j.Key)
+	if err != nil {
+		return outcome{}, err
+	}
+	var mu sync.Mutex
+	var all []time.Duration
+	out := outcome{}
+	var wg sync.WaitGroup
+	until := time.Now().Add(warmup + j.Duration)
+	for w := range j.Callers {
+		wg.Go(func() {
+			for i := 0; time.Now().Before(until); i++ {
+				claimed := make(chan wokenAt, 1)
+				go func() {
+					at, err := c.parkClaim(ctx, w+1)
+					claimed <- wokenAt{at, err}
+				}()
+				time.Sleep(settle)
+				began := time.Now()
+				err := c.create(ctx, 0, w+1)
+				got := <-claimed
+				mu.Lock()
+				if err := errors.Join(err, got.err); err != nil {
+					out.Errors++
+					out.LastError = err.Error()
+				} else if i > 2 {
+					all = append(all, got.at.Sub(began))
+				}
+				mu.Unlock()
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(all) > 0 {
+		out.P99 = p99(all)
+		out.P50 = all[len(all)/2]
+	}
+	out.PerSecond = float64(len(all)) / j.Duration.Seconds()
+	return out, nil
+}
+
+type wokenAt struct {
+	at  time.Time
+	err error
+}
+
+// parkLoad parks a call of every agent with the tool of j.Path, then measures how many other calls
+// a second the hub answers meanwhile, and wakes one of them.
+type parkOutcome struct {
+	Resident  int64         `json:"resident"` // bytes that the server grew by
+	Rate      float64       `json:"rate"`     // of other calls, while they are parked
+	Alone     float64       `json:"alone"`    // of other calls, before
+	Woken     int64         `json:"woken"`    // looks of parked calls that one handoff caused
+	WokenTime time.Duration `json:"woken_time"`
+}
+
+func (j job) parkLoad() (parkOutcome, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var out parkOutcome
+	c, err := newCaller(j.URL, j.Key)
+	if err != nil {
+		return out, err
+	}
+	pid := j.Callers
+	other := func() float64 {
+		return work(16, 3*time.Second, func(int, int) error {
+			_, err := c.call(ctx, 0, "handoff_to_teammate", map[string]any{"to": handleOf(1), "intent": "inform", "summary": "x"})
+			return err
+		}).PerSecond
+	}
+	out.Alone = other()
+	before := rssBytes(pid)
+	claims := make(chan wokenAt, parkedAgents)
+	for i := 1; i <= parkedAgents; i++ {
+		go func() {
+			if j.Path == "noop_park" {
+				_, err := c.call(ctx, i, "noop_park", map[string]any{"timeout_seconds": 50})
+				claims <- wokenAt{time.Now(), err}
+				return
+			}
+			at, err := c.parkClaim(ctx, i)
+			claims <- wokenAt{at, err}
+		}()
+		if i%100 == 0 {
+			if err := c.untilParked(ctx, i-10); err != nil && j.Path != "noop_park" {
+				return out, err
+			}
+		}
+	}
+	if j.Path == "noop_park" {
+		time.Sleep(3 * time.Second) // it is counted nowhere
+	} else if err := c.untilParked(ctx, parkedAgents); err != nil {
+		return out, err
+	}
+	time.Sleep(time.Second)
+	out.Resident = rssBytes(pid) - before
+	out.Rate = other()
+	if j.Path == "noop_park" {
+		return out, nil
+	}
+	looks, err := c.metric(ctx, `handclasp_parked_looks_total{cause="woken"}`)
+	if err != nil {
+		return out, err
+	}
+	began := time.Now()
+	if err := c.create(ctx, 0, parkedAgents/2); err != nil {
+		return out, err
+	}
+	got := <-claims
+	out.WokenTime = got.at.Sub(began)
+	after, err := c.metric(ctx, `handclasp_parked_looks_total{cause="woken"}`)
+	out.Woken = int64(after - looks)
+	return out, errors.Join(err, got.err)
+}
+
+func rssBytes(pid int) int64 {
+	var pages, resident int64
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0
+	}
+	if _, err := fmt.Sscan(string(text), &pages, &resident); err != nil {
+		return 0
+	}
+	return resident * int64(os.Getpagesize())
+}
+
+// wake prints what the two kinds of load give.
+func (b *bench) wake() error {
+	measure := func(kind, path string, callers int, out any) error {
+		server, err := startChild("wake")
+		if err != nil {
+			return err
+		}
+		defer server.stop()
+		if kind == "park-load" {
+			callers = server.cmd.Process.Pid
+		}
+		return job{Kind: kind, URL: server.url, Key: server.key, Path: path, Callers: callers, Duration: b.duration}.child(out)
+	}
+	var woken outcome
+	if err := measure("wake-load", "", 16, &woken); err != nil {
+		return err
+	}
+	if woken.Errors > 0 {
+		return errors.New(woken.LastError)
+	}
+	fmt.Printf("\nWake, SQLite, over HTTP: from a create to the return of the claim that waits for it, 16 pairs: p50 %s, p99 %s (%.0f a second).\n", ms(woken.P50), ms(woken.P99), woken.PerSecond)
+	var claims, noop parkOutcome
+	if err := errors.Join(measure("park-load", "handoff_claim", 0, &claims), measure("park-load", "noop_park", 0, &noop)); err != nil {
+		return err
+	}
+	per := func(n int64) float64 { return float64(n) / parkedAgents / 1024 }
+	fmt.Printf("%d parked claims: %.1f KiB each, a parked no-op %.1f KiB: %.1f KiB more. Other calls: %.0f a second, %.0f without them: %.2f. One handoff for one of them: %d looks, it returned after %s.\n",
+		parkedAgents, per(claims.Resident), per(noop.Resident), per(claims.Resident-noop.Resident), claims.Rate, claims.Alone, claims.Rate/claims.Alone, claims.Woken, ms(claims.WokenTime))
+	return nil
+}
