@@ -42,8 +42,7 @@ func (h *history) pools() (parts [][]porcupine.Operation) {
 type ledgers [mostHandoffs]ledger
 
 // poolModel is the pool. A claim of the next one takes something that the caller may claim; where
-// writers come one after the other, the first of what is written down as open. It takes nothing only
-// if there is nothing.
+// writers come one after the other, the first of them. It takes nothing only if there is nothing.
 func poolModel(inOrder bool) porcupine.Model {
 	model := porcupine.NondeterministicModel{
 		Init: func() []any {
@@ -115,10 +114,11 @@ func (all ledgers) none(in *asked) bool {
 	return true
 }
 
-// first reports whether nothing that is written down as open comes before one.
+// first reports whether nothing that is surely open comes before one.
 func (all ledgers) first(in *asked, on int) bool {
 	for i, s := range all {
-		if i != on && s.made && s.mayClaim(in.actor) && s.state == handoff.Open && s.place != "" && s.place < all[on].place {
+		open := s.state == handoff.Open || s.state == handoff.Claimed && !s.mayHold(in)
+		if i != on && s.made && s.mayClaim(in.actor) && open && s.place != "" && s.place < all[on].place {
 			return false
 		}
 	}
