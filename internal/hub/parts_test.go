@@ -161,3 +161,50 @@ func TestAnImpossibleLeaseIsRefusedWhereThereIsNothingToClaim(t *testing.T) {
 		}
 	})
 }
+
+func TestAVerdictIsRepeatedAlsoByWhoSeesNoMoreOfTheHandoff(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		anna, cid, dora := f.Agent("anna@acme"), able(f, "cid@acme"), able(f, "dora@acme")
+		eve := able(f, "eve@acme") // offers the capability too, and said nothing
+		id := opened(f, anna, hub.OpenInput{
+			Target: json.RawMessage(`{"strategy":"direct","agent_id":"cid@acme"}`), Visibility: "private",
+			Criteria: []string{"it is green"}, VerifyBy: json.RawMessage(`{"kind":"capability","capability":"code"}`),
+		}).HandoffID
+		_, err := f.Hub.Claim(bg, cid, claiming(cid, id, 0))
+		noError(t, err)
+		_, err = f.Hub.Deliver(bg, cid, hub.DeliverInput{HoldInput: holding(cid, id)})
+		noError(t, err)
+		in := hub.VerifyInput{HoldInput: holding(dora, id), Verdict: "fail", Feedback: "not green"}
+		in.IdempotencyKey = "k"
+		for _, replay := range []bool{false, true} {
+			w, err := f.Hub.Verify(bg, dora, in)
+			if err != nil || w.Replay != replay || w.Handoff.State != handoff.Claimed || w.Handoff.Verdict.Feedback != "not green" {
+				t.Fatalf("%+v %v", w, err)
+			}
+		}
+		_, err = f.Hub.Get(bg, eve, getOf(eve, id))
+		hubtest.WantCode(t, err, handoff.CodeNotFound)
+	})
+}
+
+func TestARepeatedReleaseDoesNotTellWhoHasItNow(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		anna, cid, dora := f.Agent("anna@acme"), able(f, "cid@acme"), able(f, "dora@acme")
+		id := opened(f, anna, hub.OpenInput{Visibility: "private"}).HandoffID
+		_, err := f.Hub.Claim(bg, cid, claiming(cid, id, 0))
+		noError(t, err)
+		in := hub.ReleaseInput{HoldInput: holding(cid, id)}
+		in.IdempotencyKey = "k"
+		_, err = f.Hub.Release(bg, cid, in)
+		noError(t, err)
+		_, err = f.Hub.Claim(bg, dora, claiming(dora, id, 0))
+		noError(t, err)
+		w, err := f.Hub.Release(bg, cid, in)
+		noError(t, err)
+		if got := w.Handoff; !w.Replay || got.State != handoff.Claimed || got.Holder != "" || !got.LeaseExpiresAt.IsZero() {
+			t.Fatalf("%+v", got)
+		}
+	})
+}

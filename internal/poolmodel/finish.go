@@ -37,7 +37,7 @@ func (m *Model) send(c Call, h *Handoff) Reply {
 		return refuse(handoff.CodeNotAParticipant)
 	case h.terminal():
 		return refuse(handoff.CodeThreadTerminal)
-	case c.Asks && !(h.State == handoff.Claimed && h.Holder == c.Actor):
+	case c.Asks && (h.State != handoff.Claimed || h.Holder != c.Actor):
 		return refuse(handoff.CodeNotOwner)
 	}
 	for _, other := range []string{h.Creator, h.Recipient, h.Holder} {

@@ -204,7 +204,7 @@ func brief(r poolmodel.Reply) string {
 // show words a reply with times since the program began, so that every run of it words it the same.
 func show(r poolmodel.Reply, began time.Time) string {
 	if r.Code != "" {
-		return string(r.Code)
+		return string(r.Code) + " " + r.HeldBy
 	}
 	lease := since(r.LeaseEnds, began)
 	seen := r.Seen
