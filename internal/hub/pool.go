@@ -139,7 +139,7 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 	if isCode(err, handoff.CodeRecipientNotFound) {
 		err = nearAgents(err, roster)
 	}
-	return out, err
+	return out, h.nearWords(ctx, err)
 }
 
 // toldWhenOpen is the agent that a direct target names; it is told once the handoff can be claimed.
@@ -367,69 +367,6 @@ func nearAgents(err error, roster []store.AgentRow) error {
 	}
 	e.Message += "; did you mean " + joinOr(near) + "?"
 	return e.With("near_matches", near)
-}
-
-// known refuses words that the operator's catalog does not have.
-func (c *change) known(row *handoff.Handoff) error {
-	names := row.Target.Names()
-	if row.VerifyBy != nil && row.VerifyBy.Kind == handoff.VerifyByCapability {
-		if err := c.inCatalog("verify_by.capability", store.CatalogCapability, []string{row.VerifyBy.Capability}); err != nil {
-			return err
-		}
-	}
-	if err := c.inCatalog("target", store.CatalogCapability, names.Capabilities); err != nil {
-		return err
-	}
-	if err := c.inCatalog("target", store.CatalogTag, names.TagKeys); err != nil {
-		return err
-	}
-	for _, key := range names.TagKeys {
-		values := make([]string, len(names.TagValues[key]))
-		for i, v := range names.TagValues[key] {
-			values[i] = key + "=" + v
-		}
-		if err := c.inCatalog("target", store.CatalogTagValue, values); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *change) inCatalog(field, kind string, words []string) error {
-	if len(words) == 0 {
-		return nil
-	}
-	known, err := c.InCatalog(kind, words)
-	if err != nil {
-		return err
-	}
-	unknown := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return known[w] })
-	if len(unknown) == 0 {
-		return nil
-	}
-	all, err := c.CatalogNames(kind)
-	if err != nil {
-		return err
-	}
-	noun := map[string]string{store.CatalogCapability: "capability", store.CatalogTag: "tag key", store.CatalogTagValue: "tag value"}[kind]
-	quoted := make([]string, len(unknown))
-	var near []string
-	for i, w := range unknown {
-		quoted[i] = handoff.Quote(w)
-		near = append(near, handoff.NearMatches(w, all, 3)...)
-	}
-	slices.Sort(near)
-	near = slices.Compact(near)
-	what := "the catalog has no " + noun + " " + strings.Join(quoted, ", ")
-	if len(near) > 0 {
-		what += "; did you mean " + joinOr(near) + "?"
-	}
-	e := handoff.Invalid(field, what).With("unknown", unknown)
-	e.Hint = "Nothing was written. capability_list shows the capabilities; the operator adds words with: handclasp catalog add."
-	if len(near) > 0 {
-		e = e.With("near_matches", near)
-	}
-	return e
 }
 
 // verifiable resolves who verifies, and refuses a contract that only the claimant could ever judge.
