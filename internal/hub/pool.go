@@ -72,6 +72,8 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 		return Opened{}, err
 	}
 	var out Opened
+	var made handoff.Handoff
+	var members map[string]bool
 	err = h.change(ctx, verbCreate, call, func(c *change) error {
 		effect, found, err := c.done(once.op, once.print)
 		if err != nil {
@@ -118,10 +120,11 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 		if len(in.DependsOn) > 0 {
 			out.Dependencies = &DependencyCount{Total: row.DepsTotal, Pending: row.DepsPending, Satisfied: row.DepsTotal - row.DepsPending}
 		}
-		if err := c.countEligible(&row, w, roster, &out); err != nil {
+		if members, err = c.membersOf(w); err != nil {
 			return err
 		}
 		row.EventSeq = 1
+		made = row
 		return first(
 			func() error { return c.InsertHandoff(&row) },
 			func() error {
@@ -138,6 +141,9 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 	})
 	if isCode(err, handoff.CodeRecipientNotFound) {
 		err = nearAgents(err, roster)
+	}
+	if err == nil && !out.Replay {
+		out.countEligible(&made, members, roster)
 	}
 	return out, h.nearWords(ctx, err)
 }
@@ -466,29 +472,32 @@ func readable(tx *store.Tx, actor handoff.Actor, h *handoff.Handoff) (bool, erro
 	return h.ReadableBy(actor, a, tx.Now()), nil
 }
 
-// countEligible counts who could claim as things stand, and warns when nobody could.
-func (c *change) countEligible(row *handoff.Handoff, w store.Workspace, roster []store.AgentRow, out *Opened) error {
-	members := map[string]bool{}
-	if w.Strict {
-		list, err := c.Members(w.ID)
-		if err != nil {
-			return err
-		}
-		for _, id := range list {
-			members[id] = true
-		}
+// membersOf are the agents that may use the workspace; nil where every agent may.
+func (c *change) membersOf(w store.Workspace) (map[string]bool, error) {
+	if !w.Strict {
+		return nil, nil
 	}
-	asLater := *row
+	list, err := c.Members(w.ID)
+	members := make(map[string]bool, len(list))
+	for _, id := range list {
+		members[id] = true
+	}
+	return members, err
+}
+
+// countEligible counts who could claim the handoff that was made, and warns when nobody could. Many
+// rules and many agents take time, so it comes when no other write waits.
+func (o *Opened) countEligible(made *handoff.Handoff, members map[string]bool, roster []store.AgentRow) {
+	asLater := *made
 	if asLater.Target.HasFallback() {
 		asLater.FallbackOpened = true
 	}
 	for i := range roster {
-		if a := &roster[i].Agent; (!w.Strict || members[a.ID]) && asLater.MayClaim(a, c.Now()) {
-			out.EligibleCount++
+		if a := &roster[i].Agent; (members == nil || members[a.ID]) && asLater.MayClaim(a, made.CreatedAt) {
+			o.EligibleCount++
 		}
 	}
-	if out.EligibleCount == 0 {
-		out.Warning = "No active agent matches this target now. The handoff stays open, and whoever matches later can claim it."
+	if o.EligibleCount == 0 {
+		o.Warning = "No active agent matches this target now. The handoff stays open, and whoever matches later can claim it."
 	}
-	return nil
 }
