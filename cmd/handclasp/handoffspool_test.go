@@ -148,6 +148,17 @@ func TestTheOperatorCancelsReassignsAndErasesWhatWaitsForItsVerdict(t *testing.T
 	})
 }
 
+func TestAPersonsInboxSaysWhatIsOfThePool(t *testing.T) {
+	t.Parallel()
+	w := newWorkshop(t)
+	id := w.delivered()
+	for _, args := range [][]string{{"inbox", "--as", "grace@acme"}, {"inbox", id, "--as", "grace@acme"}} {
+		if out := w.ok(args...); !strings.Contains(out, id) || !strings.Contains(out, "the pool (held by frank@acme)") {
+			t.Errorf("%v: %s", args, out)
+		}
+	}
+}
+
 func TestADisabledAgentHoldsNothingOfThePool(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, w *workshop) {

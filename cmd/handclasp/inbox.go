@@ -37,12 +37,17 @@ Examples:
 
 type partyView struct{ Handle, Name, Role string }
 
-// heldBy names whom a handoff was sent to, and who holds it if that is another.
+// heldBy names whom a handoff was sent to, and who holds it if that is another. An open handoff names
+// nobody.
 func heldBy(to partyView, holder *partyView) string {
-	if holder == nil {
-		return to.Handle
+	name := to.Handle
+	if name == "" {
+		name = "the pool"
 	}
-	return to.Handle + " (held by " + holder.Handle + ")"
+	if holder == nil {
+		return name
+	}
+	return name + " (held by " + holder.Handle + ")"
 }
 
 type inboxView struct {

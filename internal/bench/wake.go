@@ -149,14 +149,17 @@ func (c *caller) metric(ctx context.Context, name string) (float64, error) {
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
 		return 0, err
 	}
+	sum := 0.0
 	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, name+" "); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == ' ' || rest[0] == '{') {
 			var v float64
-			_, err := fmt.Sscan(value, &v)
-			return v, err
+			if _, err := fmt.Sscan(rest[strings.LastIndexByte(strings.TrimSpace(rest), ' ')+1:], &v); err != nil {
+				return 0, err
+			}
+			sum += v
 		}
 	}
-	return 0, nil
+	return sum, nil
 }
 
 func (c *caller) untilParked(ctx context.Context, n int) error {
@@ -283,7 +286,7 @@ func (j job) parkLoad() (parkOutcome, error) {
 	if j.Path == "noop_park" {
 		return out, nil
 	}
-	looks, err := c.metric(ctx, "handclasp_parked_looks_total")
+	looks, err := c.metric(ctx, `handclasp_parked_looks_total{cause="woken"}`)
 	if err != nil {
 		return out, err
 	}
@@ -293,7 +296,7 @@ func (j job) parkLoad() (parkOutcome, error) {
 	}
 	got := <-claims
 	out.WokenTime = got.at.Sub(began)
-	after, err := c.metric(ctx, "handclasp_parked_looks_total")
+	after, err := c.metric(ctx, `handclasp_parked_looks_total{cause="woken"}`)
 	out.Woken = int64(after - looks)
 	return out, errors.Join(err, got.err)
 }

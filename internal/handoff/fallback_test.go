@@ -60,6 +60,9 @@ func TestTheWaitForTheFallbackPoolBeginsAnewWheneverTheHandoffIsOpenAgain(t *tes
 		{"nobody takes it", nil, []step{
 			{0, look, Open, 10, true, false}, {9, open, Open, 10, true, false}, {10, look, Open, 10, true, true}, {10, open, Open, 10, true, true}, {11, open, Open, 10, true, true},
 		}},
+		{"held for longer than the wait", nil, []step{
+			{1, claim(recipient, 0), Claimed, 10, true, false}, {30, look, Claimed, 10, true, false},
+		}},
 		{"released", nil, []step{
 			{1, claim(recipient, time.Hour), Claimed, 10, true, false}, {3, release, Open, 13, true, false}, {12, open, Open, 13, true, false}, {13, look, Open, 13, true, true},
 		}},
@@ -76,10 +79,10 @@ func TestTheWaitForTheFallbackPoolBeginsAnewWheneverTheHandoffIsOpenAgain(t *tes
 			{11, claim(both, 0), Claimed, 10, true, true}, {12, disable, Open, 22, true, false},
 		}},
 		{"declined", nil, []step{
-			{2, decline, Open, 10, false, true}, {3, claim(coder, time.Minute), Claimed, 10, false, true}, {8, lapse, Open, 10, false, true}, {20, open, Open, 10, false, true},
+			{2, decline, Open, -1, false, true}, {3, claim(coder, time.Minute), Claimed, -1, false, true}, {8, lapse, Open, -1, false, true}, {20, open, Open, -1, false, true},
 		}},
 		{"sent back and released", func(h *Handoff) { verifiedBy(VerifyBy{Kind: VerifyByCreator})(h) }, []step{
-			{1, claim(recipient, 0), Claimed, 10, true, false}, {2, complete, Verifying, 10, true, false}, {40, fail, Claimed, 10, true, true}, {41, release, Open, 51, true, false},
+			{1, claim(recipient, 0), Claimed, 10, true, false}, {2, complete, Verifying, 10, true, false}, {40, fail, Claimed, 10, true, false}, {41, release, Open, 51, true, false},
 		}},
 		{"unblocked", blockedBy(2), []step{
 			{0, look, Open, -1, true, false}, {20, open, Open, -1, true, false}, {30, dependency(Completed), Open, -1, true, false}, {40, dependency(Completed), Open, 50, true, false}, {50, open, Open, 50, true, true},
@@ -112,7 +115,7 @@ func TestTheWaitForTheFallbackPoolBeginsAnewWheneverTheHandoffIsOpenAgain(t *tes
 			if h.State != s.state || opens != s.opens || first != s.first || pool != s.pool {
 				t.Errorf("%s, step %d, minute %d: %s, opens at %d, first %v, pool %v; want %+v", test.name, i, s.minute, h.State, opens, first, pool, s)
 			}
-			if event == EventLeaseLapsed && (!read.FallbackAt.Equal(h.FallbackAt) || read.FallbackOpened || read.State != Open) {
+			if event == EventLeaseLapsed && (!read.FallbackAt.Equal(h.FallbackAt) || read.FallbackOpened != h.FallbackOpened || read.State != Open) {
 				t.Errorf("%s, step %d: before it was written down it was read as %s, opening at %v", test.name, i, read.State, read.FallbackAt)
 			}
 		}

@@ -275,9 +275,13 @@ func (h *Handoff) Participant(actor Actor, a *Agent) bool {
 }
 
 // Concerns reports whether the actor has a part in h of its own: it takes part in the thread, is
-// named to verify the work, or ended it.
+// named to verify the work, gave the last verdict, or ended it.
 func (h *Handoff) Concerns(actor Actor, a *Agent) bool {
-	return h.Participant(actor, a) || h.mayVerifyAlways(actor) || actor.ID == h.EndedBy
+	return h.Participant(actor, a) || h.mayVerifyAlways(actor) || h.verifiedBy(actor) || actor.ID == h.EndedBy
+}
+
+func (h *Handoff) verifiedBy(actor Actor) bool {
+	return h.Verdict != nil && h.Verdict.VerifiedBy == actor.ID
 }
 
 // VisibleTo reports whether the actor may know that h exists: whoever may read it, whoever held it
@@ -297,7 +301,7 @@ func (h *Handoff) Lost(a *Agent, now time.Time) bool {
 // verifier, the operator, and whoever ended it.
 func (h *Handoff) ResultFor(actor Actor, a *Agent) bool {
 	return actor.IsOperator() || actor.ID == h.Creator || actor.ID == h.EndedBy || actor.ID == h.Holder && h.State != Open ||
-		h.mayVerifyAlways(actor) || (h.State == Verifying || h.State == Completed) && h.mayVerify(actor, a)
+		h.mayVerifyAlways(actor) || h.verifiedBy(actor) || (h.State == Verifying || h.State == Completed) && h.mayVerify(actor, a)
 }
 
 // ReadableBy reports whether the actor may read h with its thread. Having held it is not enough.

@@ -151,7 +151,7 @@ func TestWhoSeesAHandoffThatNamesItsRecipient(t *testing.T) {
 		{"one first, which declined", forOneFirst, Private, declined, "t t r r k - - - - -"},
 		{"one first, which declined, cancelled", forOneFirst, Private, func(h *Handoff) { declined(h); cancelled(h) }, "t t - - k - - - - -"},
 		{"one first, which declined, for all", forOneFirst, Public, declined, "t t r r r r r r - -"},
-		{"one first, not registered", forOneFirst, Private, func(h *Handoff) { h.Recipient = "" }, "t t - - r - - - - -"},
+		{"one first, not registered", forOneFirst, Private, func(h *Handoff) { h.Recipient = "" }, "t t - - t - - - - -"},
 	} {
 		if got := sight(pooled(t, test.target, named, func(h *Handoff) { h.Visibility = test.visibility }, test.change)); got != test.want {
 			t.Errorf("%s:\n%s, want\n%s", test.name, got, test.want)

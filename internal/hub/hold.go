@@ -359,6 +359,21 @@ func (c *change) forgetVerifiers(row *handoff.Handoff) error {
 	return nil
 }
 
+// beginAt is begin for a call at the pool, which names a project and perhaps a session.
+func (c *change) beginAt(take func(string) (was, now handoff.Handoff, err error), id string, at place, s Session, o once) (was, row handoff.Handoff, effect store.Effect, found bool, err error) {
+	was, row, err = take(id)
+	if isCode(err, handoff.CodeNotFound) {
+		err = poolNotFound(id)
+	}
+	if err == nil {
+		err = first(
+			func() error { return inPlace(c.Tx, &row, at) },
+			func() error { return c.admit(s, &row) },
+			func() (err error) { effect, found, err = c.done(o.op, o.print); return err })
+	}
+	return was, row, effect, found, err
+}
+
 // hold is the common path of the pool's verbs on a handoff: who calls, visibility, session, exact
 // replay, then the verb, then the key.
 func (h *Hub) hold(ctx context.Context, call Call, verb string, in *HoldInput, full any, apply func(c *change, was, row *handoff.Handoff, a *handoff.Agent, found bool) error) error {
@@ -371,20 +386,7 @@ func (h *Hub) hold(ctx context.Context, call Call, verb string, in *HoldInput, f
 		return err
 	}
 	return h.change(ctx, verb, call, func(c *change) error {
-		was, row, err := c.take(in.ThreadID)
-		if isCode(err, handoff.CodeNotFound) {
-			return poolNotFound(in.ThreadID)
-		}
-		if err != nil {
-			return err
-		}
-		if err := inPlace(c.Tx, &row, at); err != nil {
-			return err
-		}
-		if err := c.admit(in.Session, &row); err != nil {
-			return err
-		}
-		_, found, err := c.done(once.op, once.print)
+		was, row, _, found, err := c.beginAt(c.take, in.ThreadID, at, in.Session, once)
 		if err != nil {
 			return err
 		}

@@ -431,6 +431,9 @@ func (c *change) dependOn(row *handoff.Handoff, ids []string) error {
 	for i, id := range ids {
 		at := slices.IndexFunc(deps, func(d handoff.Handoff) bool { return d.ID == id })
 		visible := false
+		if at >= 0 {
+			deps[at] = deps[at].At(c.Now())
+		}
 		if at >= 0 && deps[at].Door == handoff.DoorPool {
 			if err := c.inSame(&deps[at], row); err == nil {
 				if visible, err = readable(c.Tx, c.call.Actor, &deps[at]); err != nil {
@@ -444,9 +447,9 @@ func (c *change) dependOn(row *handoff.Handoff, ids []string) error {
 			return handoff.Refuse(handoff.CodeDependencyNotFound, fmt.Sprintf("depends_on[%d]: no handoff %s that you may see in this workspace", i, handoff.Quote(id)),
 				"Nothing was written. handoff_list_available with scope mine_created lists those that you made.").With("field", fmt.Sprintf("depends_on[%d]", i))
 		}
-		switch now := deps[at].At(c.Now()); {
-		case now.State == handoff.Completed:
-		case now.State.Terminal():
+		switch state := deps[at].State; {
+		case state == handoff.Completed:
+		case state.Terminal():
 			row.DepsFailed++
 		default:
 			row.DepsPending++

@@ -38,6 +38,9 @@ func (h *Hub) works(tx *store.Tx, viewer handoff.Actor, a *handoff.Agent, rows [
 	for i := range rows {
 		row := &rows[i]
 		hide(row, viewer, a)
+		if !row.ReadableBy(viewer, a, tx.Now()) {
+			conceal(row)
+		}
 		for _, id := range []string{row.Creator, row.Holder, row.EndedBy, row.Recipient} {
 			ids[id] = true
 		}
@@ -90,6 +93,12 @@ func hide(row *handoff.Handoff, viewer handoff.Actor, a *handoff.Agent) {
 		verdict.Feedback = ""
 		row.Verdict = &verdict
 	}
+}
+
+// conceal leaves of a row what may hear of it whoever lost it and repeats a call of before: its status,
+// and not who has it now.
+func conceal(row *handoff.Handoff) {
+	row.Holder, row.EndedBy, row.Verdict, row.LeaseExpiresAt = "", "", nil, time.Time{}
 }
 
 // work is works for one handoff.

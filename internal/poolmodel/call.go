@@ -52,6 +52,8 @@ type Reply struct {
 	// Or are refusals that are as good, where a call has several faults and the documents do not say
 	// which one wins.
 	Or []handoff.Code
+	// HeldBy is who was faster, for whoever may see it.
+	HeldBy string
 	// Seen are the handoffs that came: one, or those of a list in their order.
 	Seen   []Seen
 	Status string // the word of the team door, where a verb answers with that only

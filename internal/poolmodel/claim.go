@@ -17,7 +17,8 @@ func (c Call) lease() time.Duration { return time.Duration(c.Lease) * time.Secon
 // claim takes the named handoff, at the pool or by accepting it.
 func (m *Model) claim(c Call, h *Handoff) Reply {
 	// Whoever could have claimed it while it was OPEN is told that it came too late.
-	if !m.knows(h, c.Actor) && !(h.held() && m.mayClaim(h, c.Actor)) {
+	late := h.held() && m.mayClaim(h, c.Actor)
+	if !late && !m.knows(h, c.Actor) {
 		return refuse(handoff.CodeNotFound)
 	}
 	e, found, dup := m.before(c)
@@ -29,7 +30,11 @@ func (m *Model) claim(c Call, h *Handoff) Reply {
 	case found:
 		return Reply{Replay: true}
 	}
-	if code := m.claimable(h, c.Actor); code != "" {
+	code := m.claimable(h, c.Actor)
+	switch {
+	case code == handoff.CodeAlreadyClaimed && m.reads(h, c.Actor):
+		return Reply{Code: code, HeldBy: h.Holder}
+	case code != "":
 		return refuse(code)
 	}
 	m.take(h, c.Actor, c.lease())
@@ -41,6 +46,9 @@ func (m *Model) claim(c Call, h *Handoff) Reply {
 func (h *Handoff) stands(who string, epoch int) bool {
 	return h.readsPayload(who) && h.Epoch == epoch
 }
+
+// Claimable reports whether a claim by the agent would succeed now.
+func (m *Model) Claimable(h *Handoff, who string) bool { return m.claimable(h, who) == "" }
 
 // claimable is the refusal of a claim. Whoever could never have had it hears that, also when somebody
 // has it.
@@ -62,10 +70,10 @@ func (m *Model) claimable(h *Handoff, who string) handoff.Code {
 
 // take gives h to the agent, or renews the lease that it has.
 func (m *Model) take(h *Handoff, who string, length time.Duration) {
-	switch {
-	case h.State == handoff.Verifying:
+	switch h.State {
+	case handoff.Verifying:
 		return
-	case h.State == handoff.Claimed:
+	case handoff.Claimed:
 		h.renew(length, m.now)
 		return
 	}

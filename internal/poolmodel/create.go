@@ -89,7 +89,7 @@ func (m *Model) check(c Call, h *Handoff) handoff.Code {
 			}
 		}
 	}
-	if m.active(h.Recipient) && m.block[[2]string{h.Recipient, h.Creator}] {
+	if m.active(h.Recipient) && m.Blocks(h.Recipient, h.Creator) {
 		return handoff.CodeTeammateBlocked
 	}
 	if slices.ContainsFunc(o.Target.words(), func(w string) bool { return !m.Catalog[w] }) {

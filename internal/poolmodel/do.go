@@ -195,7 +195,10 @@ func (m *Model) see(h *Handoff, who string) Seen {
 	}
 	result := m.readsResult(h, who)
 	if result {
-		s.Result, s.Summary = h.Result, h.Summary
+		s.Result = h.Result
+	}
+	if result || who == Operator {
+		s.Summary = h.Summary
 	}
 	if result || m.takesPart(h, who) {
 		s.EndedReason = h.EndedReason
@@ -216,6 +219,9 @@ func (m *Model) see(h *Handoff, who string) Seen {
 	}
 	slices.Sort(s.DependsOn)
 	s.Dependencies = h.counts()
+	if who != Operator && !m.reads(h, who) { // it lost h, repeats a call, and hears the status only
+		s.Holder, s.LeaseEnds, s.EndedBy, s.Verdict, s.VerifiedBy, s.Feedback = "", time.Time{}, "", "", "", ""
+	}
 	return s
 }
 

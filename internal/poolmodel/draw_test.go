@@ -3,12 +3,10 @@ package poolmodel_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"pgregory.net/rapid"
 
-	"handclasp/internal/handoff"
 	"handclasp/internal/poolmodel"
 )
 
@@ -48,10 +46,9 @@ func catalog() []string {
 type draw struct {
 	t *rapid.T
 	m *poolmodel.Model
-	// made are the calls so far that may be repeated.
-	made []poolmodel.Call
-	// active are the agents that call; those turned off cannot.
-	keys int
+	// made are the calls so far that may be repeated, done those that did something under a key.
+	made, done []poolmodel.Call
+	keys       int
 }
 
 func one[T any](d *draw, list []T) T { return rapid.SampledFrom(list).Draw(d.t, "") }
@@ -103,18 +100,34 @@ func workspaces() map[string]*poolmodel.Workspace {
 func (d *draw) setting() []poolmodel.Call {
 	list := []poolmodel.Call{{Verb: poolmodel.Alias, Root: "one", To: "uno"}}
 	for _, root := range rootNames[:2] {
-		if d.rarely(70) {
+		if d.rarely(85) {
 			continue
 		}
 		list = append(list, poolmodel.Call{Verb: poolmodel.Restrict, Root: root})
-		for _, who := range some(d, crew) {
+		for _, who := range crew {
+			if d.rarely(25) {
+				continue
+			}
 			list = append(list, poolmodel.Call{Verb: poolmodel.Admit, Root: root, To: who})
 		}
 	}
 	for i := range list {
 		list[i].Actor = poolmodel.Operator
 	}
+	for range 3 * rapid.IntRange(0, 1).Draw(d.t, "blocks") {
+		list = append(list, d.block())
+	}
 	return list
+}
+
+// block is one agent that keeps another away, or lets it in again.
+func (d *draw) block() poolmodel.Call {
+	c := poolmodel.Call{Verb: poolmodel.Block, Actor: one(d, d.active()), To: one(d, d.m.Handles()), Disabled: !d.rarely(20)}
+	if c.Actor == c.To {
+		c.Disabled = false
+		c.Actor, c.To = "ann@acme", "bob@acme"
+	}
+	return c
 }
 
 // active are those who can call.
@@ -131,10 +144,10 @@ func (d *draw) active() []string {
 // moment is when the next call happens: soon, or just around something that the clock does.
 func (d *draw) moment(now time.Time) time.Time {
 	soon := now.Add(time.Millisecond)
-	switch kind := rapid.IntRange(0, 11).Draw(d.t, "time"); {
-	case kind < 7:
+	switch kind := rapid.IntRange(0, 19).Draw(d.t, "time"); {
+	case kind < 14:
 		return soon
-	case kind < 9:
+	case kind < 17:
 		var dues []time.Time
 		for _, h := range d.m.Handoffs {
 			if due := h.Due(); due.After(soon.Add(time.Millisecond)) {
@@ -146,7 +159,7 @@ func (d *draw) moment(now time.Time) time.Time {
 		}
 		return one(d, dues).Add(time.Duration(rapid.IntRange(-1, 1).Draw(d.t, "")) * time.Millisecond)
 	}
-	return now.Add(time.Duration(one(d, []int{5, 30, 120, 300, 1800})) * time.Second)
+	return now.Add(time.Duration(one(d, []int{5, 30, 5, 30, 120, 300, 1800})) * time.Second)
 }
 
 // handoff picks one by preference: those for which fit holds, else any, now and then nothing.
@@ -206,9 +219,9 @@ func (d *draw) rootOf(h *poolmodel.Handoff) string {
 	return one(d, names)
 }
 
-// key gives every third call a key.
+// key gives every second call a key.
 func (d *draw) key() string {
-	if rapid.IntRange(0, 2).Draw(d.t, "key") == 0 {
+	if rapid.Bool().Draw(d.t, "key") {
 		d.keys++
 		return fmt.Sprintf("k%d", d.keys)
 	}
@@ -227,227 +240,11 @@ func (d *draw) epoch(h *poolmodel.Handoff) *int {
 	return new(h.Epoch)
 }
 
-func (d *draw) lease() int64 { return one(d, []int64{0, 10, 30, 60, 120, 300, 86_400, 9, 86_401}) }
+func (d *draw) lease() int64 {
+	if d.rarely(4) {
+		return one(d, []int64{9, 86_401})
+	}
+	return one(d, []int64{0, 300, 10, 60, 120, 30, 86_400})
+}
 
 func (d *draw) text() string { return one(d, []string{"", "because", "no time"}) }
-
-// call draws the next one.
-func (d *draw) call() poolmodel.Call {
-	kind := one(d, kinds)
-	if len(d.m.Handoffs) == 0 || kind == poolmodel.Create {
-		return d.create()
-	}
-	switch kind {
-	case repeat:
-		if len(d.made) > 0 {
-			return d.repeated()
-		}
-		return d.create()
-	case poolmodel.Claim, poolmodel.Accept:
-		return d.claim(kind)
-	case claimNext:
-		c := poolmodel.Call{Verb: poolmodel.Claim, Actor: d.actor(), Root: one(d, rootNames), Key: d.key(), Lease: d.lease()}
-		c.As = c.Actor
-		return c
-	case poolmodel.List:
-		c := poolmodel.Call{Verb: kind, Actor: d.actor(), Root: one(d, rootNames), Limit: one(d, []int{0, 1, 2, 500}), Scope: one(d, []string{"available", "", "mine_created", "mine_claimed", "to_verify", "all"})}
-		c.As = c.Actor
-		return c
-	case poolmodel.Extend, poolmodel.Release, poolmodel.Deliver, poolmodel.Complete, poolmodel.Reject, poolmodel.Decline:
-		return d.hold(kind)
-	case poolmodel.Verify:
-		h := d.handoff(func(h *poolmodel.Handoff) bool { return h.State == handoff.Verifying })
-		c := d.on(kind, h, d.actor(d.verifiers(h)...))
-		c.Epoch, c.Pass = d.epoch(h), rapid.Bool().Draw(d.t, "pass")
-		if !c.Pass || d.rarely(5) {
-			c.Text = d.text()
-		}
-		return c
-	case poolmodel.TakeBack, poolmodel.Cancel:
-		h := d.handoff(func(h *poolmodel.Handoff) bool { return h.State == handoff.Open })
-		c := d.on(kind, h, d.actor(h.Creator))
-		c.Text = d.text()
-		return c
-	case poolmodel.Get, poolmodel.View:
-		c := d.on(kind, one(d, d.m.Handoffs), d.actor())
-		c.Key = ""
-		return c
-	case poolmodel.Send:
-		h := d.handoff(func(h *poolmodel.Handoff) bool { return h.State != handoff.Completed })
-		c := d.on(kind, h, d.actor(h.Creator, h.Holder, h.Recipient))
-		c.Text, c.Asks = d.text(), rapid.Bool().Draw(d.t, "asks")
-		return c
-	}
-	if kind == operator {
-		kind = one(d, []string{poolmodel.Admit, poolmodel.Admit, poolmodel.Restrict, poolmodel.Register, poolmodel.Alias})
-	}
-	return d.operators(kind)
-}
-
-const (
-	repeat    = "repeat"
-	operator  = "operator"
-	claimNext = "claim next"
-)
-
-// kinds holds each kind of call as often as it is to come.
-var kinds = weighted(map[string]int{
-	poolmodel.Create: 12, poolmodel.Claim: 14, poolmodel.Accept: 4, claimNext: 9, poolmodel.List: 8, poolmodel.Extend: 4, poolmodel.Release: 4,
-	poolmodel.Deliver: 9, poolmodel.Complete: 4, poolmodel.Verify: 10, poolmodel.Reject: 4, poolmodel.Decline: 3, poolmodel.TakeBack: 3, poolmodel.Cancel: 2,
-	poolmodel.Get: 8, poolmodel.View: 4, poolmodel.Send: 4, poolmodel.CancelAny: 2, poolmodel.Reassign: 4, poolmodel.Disable: 3, poolmodel.Edit: 2, poolmodel.Block: 1, operator: 3, repeat: 12,
-}, []string{
-	poolmodel.Get, poolmodel.Claim, poolmodel.Deliver, claimNext, poolmodel.List, poolmodel.Create, poolmodel.Verify, poolmodel.Accept, repeat, poolmodel.Complete,
-	poolmodel.Release, poolmodel.Extend, poolmodel.Reject, poolmodel.Decline, poolmodel.TakeBack, poolmodel.Cancel, poolmodel.View, poolmodel.Send, poolmodel.Reassign,
-	poolmodel.CancelAny, poolmodel.Disable, poolmodel.Edit, poolmodel.Block, operator,
-})
-
-func weighted(weights map[string]int, order []string) []string {
-	var list []string
-	for _, k := range order {
-		for range weights[k] {
-			list = append(list, k)
-		}
-	}
-	return list
-}
-
-func (d *draw) claim(verb string) poolmodel.Call {
-	h := d.handoff(func(h *poolmodel.Handoff) bool { return h.State == handoff.Open })
-	var right []string
-	for _, who := range d.active() {
-		if h.Target.Means(d.m.Agents[who]) {
-			right = append(right, who)
-		}
-	}
-	if h.State == handoff.Claimed {
-		right = append(right, h.Holder)
-	}
-	c := d.on(verb, h, d.actor(right...))
-	c.Lease = d.lease()
-	return c
-}
-
-func (d *draw) hold(verb string) poolmodel.Call {
-	h := d.handoff(func(h *poolmodel.Handoff) bool { return h.State == handoff.Claimed })
-	right := []string{h.Holder}
-	if h.State == handoff.Open {
-		right = []string{h.Recipient}
-	}
-	c := d.on(verb, h, d.actor(right...))
-	c.Epoch = d.epoch(h)
-	switch verb {
-	case poolmodel.Extend:
-		c.Lease = d.lease()
-	case poolmodel.Deliver:
-		c.Result = one(d, []string{"", `{"done":true}`, `null`})
-	default:
-		c.Text = d.text()
-	}
-	return c
-}
-
-func (d *draw) verifiers(h *poolmodel.Handoff) []string {
-	if h.VerifyBy == nil {
-		return []string{h.Creator}
-	}
-	switch h.VerifyBy.Kind {
-	case "creator":
-		return []string{h.Creator, h.Holder}
-	case "agent":
-		return []string{h.VerifyBy.Agent, h.Holder}
-	}
-	var list []string
-	for _, who := range d.active() {
-		for _, c := range d.m.Agents[who].Capabilities {
-			if c == h.VerifyBy.Capability {
-				list = append(list, who)
-			}
-		}
-	}
-	return list
-}
-
-// repeated is a call that was made before: exactly, without its key, or with another input.
-func (d *draw) repeated() poolmodel.Call {
-	c := d.made[len(d.made)-1-min(len(d.made)-1, rapid.IntRange(0, 30).Draw(d.t, "back"))]
-	if a := d.m.Agents[c.Actor]; a != nil && a.Disabled {
-		return d.create()
-	}
-	switch rapid.IntRange(0, 5).Draw(d.t, "how") {
-	case 3:
-		c.Key = ""
-	case 4: // the other door
-		twin := map[string]string{
-			poolmodel.Claim: poolmodel.Accept, poolmodel.Accept: poolmodel.Claim, poolmodel.Reject: poolmodel.Decline, poolmodel.Decline: poolmodel.Reject,
-			poolmodel.TakeBack: poolmodel.Cancel, poolmodel.Cancel: poolmodel.TakeBack, poolmodel.Deliver: poolmodel.Complete, poolmodel.Complete: poolmodel.Deliver,
-		}[c.Verb]
-		if twin != "" && c.Handoff != "" {
-			c.Verb = twin
-		}
-		if c.Verb == poolmodel.Complete && c.Text == "" {
-			c.Result, c.Text = "", "done"
-		}
-		if c.Verb == poolmodel.Deliver {
-			c.Text = ""
-		}
-		if c.Verb == poolmodel.Decline && c.Text == "" {
-			c.Verb = poolmodel.Reject
-		}
-		if c.Verb == poolmodel.Cancel {
-			c.Epoch = nil
-		}
-	case 5:
-		switch {
-		case c.Open != nil:
-			o := *c.Open
-			o.Payload = `"another"`
-			c.Open = &o
-		case c.Verb == poolmodel.Claim || c.Verb == poolmodel.Accept || c.Verb == poolmodel.Extend:
-			c.Lease = 77
-		case c.Verb == poolmodel.Deliver:
-			c.Result = `"another"`
-		case !c.Pass:
-			c.Text = "another"
-		}
-	}
-	return c
-}
-
-// operators are the calls of the operator, and blocks.
-func (d *draw) operators(verb string) poolmodel.Call {
-	c := poolmodel.Call{Verb: verb, Actor: poolmodel.Operator}
-	switch verb {
-	case poolmodel.CancelAny:
-		c.Handoff, c.Text = one(d, d.m.Handoffs).Name, d.text()
-	case poolmodel.Reassign:
-		h := d.handoff(func(h *poolmodel.Handoff) bool { return h.State == handoff.Claimed || h.State == handoff.Verifying })
-		c.Handoff, c.Text, c.To = h.Name, d.text(), one(d, append([]string{"nobody@acme"}, d.m.Handles()...))
-	case poolmodel.Disable:
-		c.To, c.Disabled = one(d, d.m.Handles()), rapid.Bool().Draw(d.t, "off")
-		if len(d.active()) < 3 {
-			c.Disabled = false
-		}
-	case poolmodel.Edit:
-		a := d.labels()
-		c.To, c.Edit = one(d, d.m.Handles()), &a
-	case poolmodel.Register:
-		a := d.labels()
-		c.To, c.Edit = late, &a
-		if d.m.Agents[late] != nil {
-			c.Verb = poolmodel.Edit
-		}
-	case poolmodel.Admit:
-		c.Root, c.To, c.Disabled = one(d, rootNames), one(d, d.m.Handles()), rapid.Bool().Draw(d.t, "out")
-	case poolmodel.Restrict:
-		c.Root, c.Disabled = one(d, rootNames), rapid.Bool().Draw(d.t, "free")
-	case poolmodel.Alias:
-		c.Root, c.To = "one", "two"
-	case poolmodel.Block:
-		c.Actor, c.To, c.Disabled = one(d, d.active()), one(d, d.m.Handles()), rapid.Bool().Draw(d.t, "blocked")
-		if c.Actor == c.To || !strings.Contains(c.To, "@") {
-			c.Disabled = false
-			c.Actor, c.To = "ann@acme", "bob@acme"
-		}
-	}
-	return c
-}

@@ -14,10 +14,10 @@ func (d *draw) create() poolmodel.Call {
 	c := poolmodel.Call{Verb: poolmodel.Create, Actor: d.actor(), Root: one(d, rootNames), Key: d.key()}
 	c.As = c.Actor
 	o := &poolmodel.Open{
-		Target: d.target(0), Visibility: one(d, []string{"private", "eligible", "public", "Public"}),
+		Target: d.target(c.Actor, 0), Visibility: one(d, []string{"private", "eligible", "public", "Public"}),
 		Payload: one(d, []string{`{"n":1.50,"s":"x"}`, "", "null", `"text"`}), Priority: one(d, []string{"", "", "normal", "high", "low", "High"}),
 	}
-	if rapid.IntRange(0, 2).Draw(d.t, "criteria") == 0 {
+	if rapid.Bool().Draw(d.t, "criteria") {
 		o.Criteria, o.VerifyBy = true, d.verifyBy()
 	}
 	if rapid.IntRange(0, 3).Draw(d.t, "depends") == 3 {
@@ -72,7 +72,7 @@ var strategies = []string{
 }
 
 // target draws one; inside another there is no broadcast and no fallback.
-func (d *draw) target(depth int) *poolmodel.Target {
+func (d *draw) target(creator string, depth int) *poolmodel.Target {
 	t := &poolmodel.Target{Strategy: one(d, strategies)}
 	switch {
 	case depth > 0 && t.Strategy == poolmodel.Broadcast, depth > 0 && t.Strategy == poolmodel.Fallback, depth > 1 && t.Strategy == poolmodel.Mixed:
@@ -80,7 +80,7 @@ func (d *draw) target(depth int) *poolmodel.Target {
 	}
 	switch t.Strategy {
 	case poolmodel.Direct:
-		t.Agent = d.handle()
+		t.Agent = d.addressee(creator)
 	case poolmodel.Capability:
 		if t.Capabilities = some(d, capabilities); len(t.Capabilities) == 0 {
 			t.Capabilities = []string{"code"}
@@ -91,16 +91,28 @@ func (d *draw) target(depth int) *poolmodel.Target {
 		d.selector(t)
 	case poolmodel.Mixed:
 		for range rapid.IntRange(1, 3).Draw(d.t, "rules") {
-			t.Rules = append(t.Rules, d.target(depth+1))
+			t.Rules = append(t.Rules, d.target(creator, depth+1))
 		}
 	case poolmodel.Fallback:
-		t.Agent = d.handle()
+		t.Agent = d.addressee(creator)
 		t.After = time.Duration(one(d, []int{1, 60, 600})) * time.Second
 		if rapid.Bool().Draw(d.t, "pool") {
-			t.Pool = d.target(depth + 1)
+			t.Pool = d.target(creator, depth+1)
 		}
 	}
 	return t
+}
+
+// addressee names an agent, at times one that keeps the creator away.
+func (d *draw) addressee(creator string) string {
+	if d.rarely(10) {
+		for _, who := range crew {
+			if d.m.Blocks(who, creator) {
+				return who
+			}
+		}
+	}
+	return d.handle()
 }
 
 // handle names an agent of the crew in some case, now and then nobody.

@@ -3,6 +3,7 @@ package poolmodel_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -154,6 +155,11 @@ func (d *driver) do(c poolmodel.Call) poolmodel.Reply {
 		r = poolmodel.Reply{Code: handoff.CodeOf(err)}
 		if r.Code == handoff.CodeInternal {
 			d.t.Fatalf("%v: %v", c, err)
+		}
+		var e *handoff.Error
+		if errors.As(err, &e) {
+			r.HeldBy, _ = e.Details["claimed_by"].(string)
+			r.HeldBy = d.called([]string{r.HeldBy})[0]
 		}
 	}
 	return r
@@ -327,96 +333,4 @@ func (d *driver) list(call hub.Call, c poolmodel.Call) (poolmodel.Reply, error) 
 			return r, nil
 		}
 	}
-}
-
-func (d *driver) work(w hub.Work, err error) (poolmodel.Reply, error) {
-	if err != nil {
-		return poolmodel.Reply{}, err
-	}
-	return poolmodel.Reply{Seen: []poolmodel.Seen{d.seen(&w)}, Replay: w.Replay}, nil
-}
-
-func (d *driver) thread(t hub.Thread, err error) (poolmodel.Reply, error) {
-	if err != nil {
-		return poolmodel.Reply{}, err
-	}
-	s := d.row(&t.Handoff)
-	s.Messages = len(t.Messages)
-	return poolmodel.Reply{Seen: []poolmodel.Seen{s}, Replay: t.Replay}, nil
-}
-
-func ended(e hub.Ended, err error) (poolmodel.Reply, error) {
-	return poolmodel.Reply{Status: e.Status, Verifying: e.Verifying, Replay: e.Replay}, err
-}
-
-func (d *driver) seen(w *hub.Work) poolmodel.Seen {
-	s := d.row(&w.Handoff)
-	s.DependsOn = d.named(w.DependsOn)
-	s.Dependencies = counts(w.Dependencies)
-	return s
-}
-
-func (d *driver) row(h *handoff.Handoff) poolmodel.Seen {
-	s := poolmodel.Seen{
-		Name: d.names[h.ID], State: h.State, Creator: d.who(h.Creator), Holder: d.who(h.Holder), Epoch: h.Epoch, LeaseEnds: h.LeaseExpiresAt,
-		Priority: h.Priority, CreatedAt: h.CreatedAt, Payload: string(h.Payload), Result: string(h.Result), Summary: h.ResultSummary,
-		EndedBy: d.who(h.EndedBy), EndedReason: h.EndedReason,
-	}
-	if v := h.Verdict; v != nil {
-		s.Verdict = map[bool]string{true: "pass", false: "fail"}[v.Pass]
-		s.Feedback, s.VerifiedBy = v.Feedback, d.who(v.VerifiedBy)
-	}
-	if strings.HasPrefix(s.EndedReason, "its deadline passed") {
-		s.EndedReason = poolmodel.DeadlinePassed
-	}
-	return s
-}
-
-func (d *driver) who(id string) string {
-	if handle, ok := d.handles[id]; ok {
-		return handle
-	}
-	return id
-}
-
-// called turns handles into the names of the program.
-func (d *driver) called(handles []string) []string {
-	for i, handle := range handles {
-		if handle == d.real(late) {
-			handles[i] = late
-		}
-	}
-	return handles
-}
-
-func (d *driver) named(ids []string) []string {
-	var list []string
-	for _, id := range ids {
-		list = append(list, d.names[id])
-	}
-	slices.Sort(list)
-	return list
-}
-
-func counts(n *hub.DependencyCount) string {
-	if n == nil {
-		return ""
-	}
-	return poolmodel.Counts(n.Total, n.Satisfied, n.Pending, n.Failed)
-}
-
-// events reads what the log says of a handoff. They are numbered from 1 without a gap.
-func (d *driver) events(name string) []handoff.EventType {
-	h, err := d.f.Hub.History(bg, hubtest.Operator(), d.id(name), 0)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	var list []handoff.EventType
-	for i, e := range h.Events {
-		if e.Seq != i+1 {
-			d.t.Fatalf("event %d of %s is numbered %d", i+1, name, e.Seq)
-		}
-		list = append(list, e.Type)
-	}
-	return list
 }

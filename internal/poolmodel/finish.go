@@ -37,11 +37,11 @@ func (m *Model) send(c Call, h *Handoff) Reply {
 		return refuse(handoff.CodeNotAParticipant)
 	case h.terminal():
 		return refuse(handoff.CodeThreadTerminal)
-	case c.Asks && !(h.State == handoff.Claimed && h.Holder == c.Actor):
+	case c.Asks && (h.State != handoff.Claimed || h.Holder != c.Actor):
 		return refuse(handoff.CodeNotOwner)
 	}
 	for _, other := range []string{h.Creator, h.Recipient, h.Holder} {
-		if other != c.Actor && m.block[[2]string{other, c.Actor}] {
+		if other != c.Actor && m.Blocks(other, c.Actor) {
 			return refuse(handoff.CodeTeammateBlocked)
 		}
 	}
@@ -112,7 +112,7 @@ func (m *Model) reassignFaults(c Call, h *Handoff) (codes []handoff.Code) {
 	if h.terminal() {
 		codes = append(codes, handoff.CodeThreadTerminal)
 	}
-	if h.Holder != c.To && m.block[[2]string{c.To, h.Creator}] {
+	if h.Holder != c.To && m.Blocks(c.To, h.Creator) {
 		codes = append(codes, handoff.CodeTeammateBlocked)
 	}
 	return codes

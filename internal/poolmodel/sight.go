@@ -2,7 +2,7 @@ package poolmodel
 
 import "handclasp/internal/handoff"
 
-// Who sees what, for agents; the operator sees all but the payload.
+// Who sees what, for agents; the operator sees all but payload, result and feedback.
 
 // mayClaim reports whether the target lets the agent claim h, whatever its state.
 func (m *Model) mayClaim(h *Handoff, who string) bool {
@@ -58,7 +58,7 @@ func (h *Handoff) claimant(who string) bool { return h.State != handoff.Open && 
 // reads reports whether the agent may see h.
 func (m *Model) reads(h *Handoff, who string) bool {
 	switch {
-	case who == h.Creator, h.claimant(who), who == h.EndedBy:
+	case who == h.Creator, h.claimant(who), who == h.EndedBy, h.Verdict != nil && who == h.Verdict.By:
 		return true
 	case h.VerifyBy != nil && h.VerifyBy.Kind == "agent" && who == h.VerifyBy.Agent:
 		return true
@@ -96,9 +96,13 @@ func (m *Model) takesPart(h *Handoff, who string) bool {
 	return who == Operator || who == h.Creator || h.claimant(who) || h.invited(who) || h.judged() && m.verifier(h, who)
 }
 
-// readsResult reports whether the agent is shown result and feedback.
+// readsResult reports whether the agent is shown result and feedback: those who ordered, do or judge
+// the work. The operator is not.
 func (m *Model) readsResult(h *Handoff, who string) bool {
-	return who == Operator || who == h.Creator || h.claimant(who) || who == h.EndedBy ||
+	if who == Operator {
+		return false
+	}
+	return who == h.Creator || h.claimant(who) || who == h.EndedBy || h.Verdict != nil && who == h.Verdict.By ||
 		h.VerifyBy != nil && h.VerifyBy.Kind == "agent" && who == h.VerifyBy.Agent || h.judged() && m.verifier(h, who)
 }
 

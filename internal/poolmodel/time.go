@@ -47,8 +47,8 @@ func (h *Handoff) due() time.Time {
 func (m *Model) strike(h *Handoff, at time.Time) {
 	switch {
 	case h.State == handoff.Claimed:
-		h.event(handoff.EventLeaseLapsed)
 		h.reopen(at)
+		h.event(handoff.EventLeaseLapsed)
 	case at.Equal(h.Deadline):
 		h.end(handoff.Expired, hub, DeadlinePassed)
 		h.event(handoff.EventExpired)

@@ -81,6 +81,9 @@ func (m *Model) active(handle string) bool {
 	return a != nil && !a.Disabled
 }
 
+// Blocks reports whether one agent keeps another away.
+func (m *Model) Blocks(who, other string) bool { return m.block[[2]string{who, other}] }
+
 // workspace is what a root means.
 func (m *Model) workspace(root string) string {
 	if of, ok := m.Aliases[root]; ok {
@@ -129,7 +132,7 @@ type Handoff struct {
 	CompletedAt time.Time
 
 	Messages int
-	Events   []handoff.EventType
+	Events   []Event
 	// Late is how many of its dependencies a deadline failed. The log tells of these when the deadline
 	// is written down, which may be after other events or, for one that has ended by then, not at all.
 	Late int
@@ -149,7 +152,20 @@ type Verdict struct {
 	By       string
 }
 
-func (h *Handoff) event(t handoff.EventType) { h.Events = append(h.Events, t) }
+// Event is one line of the log of a handoff: what happened, and how it was then.
+type Event struct {
+	Type  handoff.EventType
+	State handoff.State // empty for a message, which changes nothing
+	Epoch int
+}
+
+func (h *Handoff) event(t handoff.EventType) {
+	e := Event{Type: t, State: h.State, Epoch: h.Epoch}
+	if t == handoff.EventMessageCreated || t == handoff.EventInputRequired {
+		e.State = ""
+	}
+	h.Events = append(h.Events, e)
+}
 
 func (h *Handoff) terminal() bool {
 	switch h.State {
