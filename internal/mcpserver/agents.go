@@ -18,7 +18,7 @@ type sessionArgs struct {
 var (
 	thisSession = []param{session.chars(1, 0).need(), secret.chars(1, 0).need(), key}
 	claimedOut  = object("", "",
-		str("handoff_id", "").need(), str("workspace_id", ""), str("door", "").need(), str("status", "").need(),
+		str("handoff_id", "").need(), str("workspace_id", ""), str("project_root", "To call with."), str("door", "").need(), str("status", "").need(),
 		integer("claim_epoch", "", 0, math.MaxInt32).need(), str("lease_expires_at", "")).open()
 	noticeOut = object("", "",
 		str("type", "").need(), str("handoff_id", "").need(), str("door", "").need(), str("at", "").need(),
