@@ -130,7 +130,7 @@ func (c *agentListCmd) Run(e *env) error {
 type agentDisableCmd struct {
 	config.Where `embed:""`
 	output       `embed:""`
-	Handle       string `arg:""`
+	Handle       string `arg:"" help:"As agent list shows it, in any case."`
 }
 
 // Help is printed by --help.

@@ -24,7 +24,7 @@ func (*mcpCmd) Help() string {
 	return `Clients such as Claude Code, Codex, Cursor and VS Code start this command themselves.
 Without --url it works on the local data folder and needs no server: the first process owns
 the folder, further ones go through it, and one of them takes over when it ends. With --url it
-carries calls to a running hub. A call whose transport fails is repeated with one idempotency
+carries calls to a running hub; --toolset, not a path in that address, chooses the tools. A call whose transport fails is repeated with one idempotency
 key, so that it takes effect once.
 
 Examples:

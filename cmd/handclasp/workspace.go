@@ -136,6 +136,8 @@ type workspaceMembersCmd struct {
 func (*workspaceMembersCmd) Help() string {
 	return `Without a flag it shows who may use the workspace: every agent, unless it is strict. What an agent holds when it is removed stays with it; calls of its that wait in the workspace end.
 
+The root need not have been used before, so mind its spelling: handclasp workspace list shows those in use.
+
 Examples:
 
   handclasp workspace members /srv/shop

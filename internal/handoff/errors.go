@@ -232,13 +232,15 @@ const quoteGraphemes = 80
 // Quote renders a value that came from a caller for an error sentence: in quotes, control
 // and format characters made visible, cut at 80 graphemes.
 func Quote(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
+	const most = 2048 // bytes: one grapheme can be as long as the whole text
+	whole := len(s)
+	s = strings.ToValidUTF8(s[:min(most, whole)], "\uFFFD")
 	cut := CutGraphemes(s, quoteGraphemes)
 	quoted := fmt.Sprintf("%+q", cut)
 	if isPrintable(cut) {
 		quoted = `"` + strings.ReplaceAll(cut, `"`, `\"`) + `"`
 	}
-	if len(cut) < len(s) {
+	if len(cut) < len(s) || whole > most {
 		quoted += "…"
 	}
 	return quoted

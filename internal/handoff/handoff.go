@@ -298,9 +298,9 @@ func (h *Handoff) Lost(a *Agent, now time.Time) bool {
 }
 
 // ResultFor reports whether the actor is shown the result and the feedback: creator, claimant,
-// verifier, the operator, and whoever ended it.
+// verifier and the operator. Having refused it unclaimed is not enough: another may have delivered before.
 func (h *Handoff) ResultFor(actor Actor, a *Agent) bool {
-	return actor.IsOperator() || actor.ID == h.Creator || actor.ID == h.EndedBy || actor.ID == h.Holder && h.State != Open ||
+	return actor.IsOperator() || actor.ID == h.Creator || actor.ID == h.Holder && h.State != Open ||
 		h.mayVerifyAlways(actor) || h.verifiedBy(actor) || (h.State == Verifying || h.State == Completed) && h.mayVerify(actor, a)
 }
 

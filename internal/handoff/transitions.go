@@ -66,13 +66,17 @@ func (h *Handoff) Claim(actor Actor, in ClaimInput, now time.Time, lim Limits) (
 		return "", Refuse(CodeAlreadyClaimed, "another agent holds this handoff", hint)
 	}
 	if !may {
-		return "", Refuse(CodeNotEligibleToClaim, "this handoff is not addressed to you", "Only its named recipient, or an agent that its target matches, can take it.")
+		return "", h.notForYou(actor)
 	}
 	if h.Unverifiable(actor.ID, in) {
 		return "", Refuse(CodeNotEligibleToClaim, "if you took this handoff, nobody would be left who may verify it", "Leave it to another agent.")
 	}
 	if h.Blocked() {
-		return "", Refuse(CodeDependencyNotMet, fmt.Sprintf("%d dependencies are pending and %d have failed", h.DepsPending, h.DepsFailed), "Wait until they are completed.")
+		hint := "Wait until they are completed."
+		if h.DepsFailed > 0 {
+			hint = "Leave it: what has failed stays failed, and its creator decides what to do instead."
+		}
+		return "", Refuse(CodeDependencyNotMet, fmt.Sprintf("%d dependencies are pending and %d have failed", h.DepsPending, h.DepsFailed), hint)
 	}
 	h.Epoch++
 	h.FallbackOpened = h.FallbackOpen(now) // its pool waits no more, and does not open meanwhile
@@ -157,7 +161,7 @@ func (h *Handoff) AsHolder(actor Actor, epoch *int) error {
 }
 
 func (h *Handoff) checkEpoch(epoch *int) error {
-	if epoch == nil && h.Epoch <= 1 {
+	if ignoreEpoch || epoch == nil && h.Epoch <= 1 {
 		return nil
 	}
 	if epoch != nil && *epoch == h.Epoch {
@@ -198,6 +202,17 @@ func (h *Handoff) Complete(actor Actor, epoch *int, now time.Time) (EventType, e
 	return EventCompleted, nil
 }
 
+// notForYou is the refusal of a claim by an agent that may not take h, with the reason if it is the agent's own doing.
+func (h *Handoff) notForYou(actor Actor) error {
+	switch {
+	case h.RecipientDeclined && h.isRecipient(actor.ID, actor.Handle):
+		return Refuse(CodeNotEligibleToClaim, "you refused this handoff: it is for the others now", "Leave it to another agent.")
+	case h.Target != nil && h.Creator == actor.ID:
+		return Refuse(CodeNotEligibleToClaim, "you offered this handoff, and its target does not name you", "Whoever offers work takes it only if the target is direct to it; handoff_cancel takes it back.")
+	}
+	return Refuse(CodeNotEligibleToClaim, "this handoff is not addressed to you", "Only its named recipient, or an agent that its target matches, can take it.")
+}
+
 // Verify judges delivered work. The one who delivered never verifies.
 func (h *Handoff) Verify(actor Actor, a *Agent, pass bool, feedback string, epoch *int, now time.Time) (EventType, error) {
 	if !h.mayVerify(actor, a) {
@@ -207,7 +222,7 @@ func (h *Handoff) Verify(actor Actor, a *Agent, pass bool, feedback string, epoc
 		return "", h.terminal()
 	}
 	if h.State != Verifying {
-		return "", Refuse(CodeInvalidTransition, "nothing was delivered yet: there is nothing to verify", "Wait until the holder has completed it.")
+		return "", Refuse(CodeInvalidTransition, "nothing waits for a verdict: it is not delivered yet, or was sent back to be done anew", "Wait until the holder has completed it: handoff_list_available with scope to_verify can.")
 	}
 	if err := h.checkEpoch(epoch); err != nil {
 		return "", err
@@ -269,7 +284,7 @@ func (h *Handoff) Cancel(actor Actor, reason string, holderDisabled bool, now ti
 	case actor.IsOperator() && reason == "":
 		return "", Invalid("reason", "nothing came; the operator gives a reason when cancelling")
 	case !actor.IsOperator() && h.State != Open && (h.State != Claimed || !holderDisabled):
-		return "", Refuse(CodeInvalidTransition, "this handoff was accepted: it can no longer be cancelled", "Ask its holder with send_message to "+h.tools().decline+" it.")
+		return "", Refuse(CodeInvalidTransition, "another agent has taken this handoff: it can no longer be cancelled", "Ask its holder with send_message to "+h.tools().decline+" it, or the operator, who can cancel it.")
 	}
 	h.end(Cancelled, actor, reason, now)
 	return EventCancelled, nil

@@ -1,6 +1,8 @@
 package handoff
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 )
@@ -266,5 +268,35 @@ func TestAFailGrantsTheLeaseAnewAndRaisesTheEpoch(t *testing.T) {
 	must(h.Verify(actorOf(creator), agentOf(creator), true, "", new(2), noon.Add(48*time.Hour)))
 	if h.State != Completed || h.Epoch != 2 || h.Verdict.VerifiedBy != creator {
 		t.Fatalf("passed: %+v", h)
+	}
+}
+
+func TestARefusedClaimSaysWhatIsLeftToDo(t *testing.T) {
+	t.Parallel()
+	forAll := func(h *Handoff) {
+		h.Door, h.Recipient, h.Target = DoorPool, "", &Target{Strategy: StrategyBroadcast}
+	}
+	firstMe := func(h *Handoff) {
+		h.Door, h.RecipientDeclined = DoorPool, true
+		h.Target = &Target{Strategy: StrategyDirectWithFallback, AgentID: recipient, Fallback: &Target{Strategy: StrategyBroadcast}}
+	}
+	for name, test := range map[string]struct {
+		h          *Handoff
+		who, wants string
+	}{
+		"who offered it":             {sent(forAll), creator, "handoff_cancel takes it back"},
+		"who refused it":             {sent(firstMe), recipient, "you refused this handoff"},
+		"whom it does not address":   {sent(), stranger, "not addressed to you"},
+		"while another must be done": {sent(func(h *Handoff) { h.DepsPending = 1 }), recipient, "Wait until"},
+		"after another has failed":   {sent(func(h *Handoff) { h.DepsPending, h.DepsFailed = 1, 1 }), recipient, "Leave it: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := test.h.Claim(actorOf(test.who), ClaimInput{Agent: agentOf(test.who)}, noon, DefaultLimits())
+			var refusal *Error
+			if !errors.As(err, &refusal) || !strings.Contains(refusal.Message+". "+refusal.Hint, test.wants) {
+				t.Fatalf("got %v, want %q", err, test.wants)
+			}
+		})
 	}
 }

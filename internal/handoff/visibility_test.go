@@ -220,8 +220,8 @@ func TestTheResultIsForThoseWhoAskedForItMadeItAndJudgeIt(t *testing.T) {
 		}
 	}
 	direct := pooled(t, `{"strategy":"direct","agent_id":"recipient@acme"}`, func(h *Handoff) { h.Recipient = recipient; in(Rejected, "", 0)(h); h.EndedBy = recipient })
-	if got := shownTo(direct.ResultFor); got != "creator operator recipient" {
-		t.Errorf("the reason of a refusal is shown to %q", got)
+	if got := shownTo(direct.ResultFor); got != "creator operator" { // another may have delivered before
+		t.Errorf("the result is shown to %q", got)
 	}
 }
 

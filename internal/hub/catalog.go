@@ -180,7 +180,7 @@ func (h *Hub) catalogWords(in CatalogInput) ([]catalogWord, error) {
 		}
 		for _, part := range parts {
 			if strings.TrimSpace(part) == "" {
-				return nil, handoff.Invalid("name", handoff.Quote(name)+" came; a word is accepted, and of a tag its key or key=value, such as team=platform")
+				return nil, handoff.Invalid("name", handoff.Quote(name)+" came; a word is accepted, and of a tag its key or key=value, such as team=platform; nothing was changed")
 			}
 			if err := handoff.CheckText("name", part, h.lim.SelectorValue); err != nil {
 				return nil, err
@@ -216,5 +216,5 @@ func borne(w catalogWord, bearers []string) *handoff.Error {
 		shown += fmt.Sprintf(" and %d more", more)
 	}
 	return handoff.Refuse(handoff.CodeInvalidTransition, w.String()+" is borne by "+shown,
-		"Nothing was changed. Take it from them first: handclasp agent edit HANDLE").With("agents", bearers)
+		"Nothing was changed. Take it from them first: handclasp agent edit HANDLE --capability …, or --tag …, with all those that it is to keep").With("agents", bearers)
 }

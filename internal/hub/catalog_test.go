@@ -1,6 +1,8 @@
 package hub_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -161,4 +163,32 @@ func TestOnlyTheOperatorWithProperWordsChangesTheCatalog(t *testing.T) {
 	if c := catalog(f); len(c.Capabilities) != 0 || len(c.Tags) != 0 {
 		t.Errorf("%+v", c)
 	}
+}
+
+func TestNobodyOrdersMuchWorkWithManyUnknownWords(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		anna := f.Agent("anna@acme")
+		var known []string
+		var rules []string
+		for i := range 32 {
+			var values []string
+			for j := range 20 {
+				word := fmt.Sprintf("w%02d-%02d", i, j)
+				known, values = append(known, "grp="+word), append(values, `"`+word+`x"`)
+			}
+			rules = append(rules, `{"strategy":"tag","selector":{"grp":[`+strings.Join(values, ",")+`]}}`)
+		}
+		addWords(f, "tag", known...)
+		_, err := f.Hub.Open(bg, anna, hub.OpenInput{
+			ProjectRoot: project, From: "anna@acme", Visibility: "public",
+			Target: json.RawMessage(`{"strategy":"mixed","rules":[` + strings.Join(rules, ",") + `]}`),
+		})
+		e := hubtest.WantCode(t, err, handoff.CodeInvalidParams)
+		unknown, _ := e.Details["unknown"].([]string)
+		near, _ := e.Details["near_matches"].([]string)
+		if len(unknown) != 20 || !strings.Contains(e.Message, "and 620 more") || len(near) == 0 || len(near) > 12 || !slices.Contains(near, "grp=w00-00") || e.Details["catalog"] != nil {
+			t.Fatalf("%s\n%v", e.Message, e.Details)
+		}
+	})
 }

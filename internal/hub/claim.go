@@ -30,9 +30,9 @@ type ClaimResult struct {
 
 // Claim takes one handoff, single winner. Without an id it takes the next one that the caller may
 // claim, higher priority then oldest first, and no two callers the same; it waits for one as long
-// as it is told to. It takes none only if at one moment there was none. The order is kept as far as
-// that makes nobody wait: on PostgreSQL one that another call is at is passed over, also if that call
-// then changes nothing, and one whose lease has just lapsed comes last until that is written down.
+// as it is told to. It takes none only if at one moment there was none. On PostgreSQL the order is
+// kept as far as nobody has to wait for it: one that another call is at is passed over while there are
+// others, also if that call then changes nothing.
 func (h *Hub) Claim(ctx context.Context, call Call, in ClaimInput) (ClaimResult, error) {
 	at, err := h.poolCall(call, in.AgentID, in.ProjectRoot)
 	if err != nil {

@@ -72,6 +72,8 @@ type logPage struct {
 	more bool
 	// unsettled: nothing came, and something was committed that can be read a little later.
 	unsettled bool
+	// inVain is how many events were read that the reader does not get.
+	inVain int
 }
 
 func operatorPage(tx *store.Tx, cursor string, in EventsInput, waits bool) (logPage, error) {
@@ -120,6 +122,7 @@ func follow(read func(cursor string, n int) ([]handoff.Event, string, error), cu
 		if err != nil {
 			return p, err
 		}
+		p.inVain += len(list) - len(kept)
 		p.events, p.next = append(p.events, kept...), next
 		if len(p.events) > limit {
 			p.events = p.events[:limit]

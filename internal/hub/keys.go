@@ -113,7 +113,7 @@ func (k *keyCache) takeUsed() map[use]time.Time {
 var errNoKey = &handoff.Error{
 	Code:    handoff.CodeUnauthenticated,
 	Message: "the API key is unknown, revoked, or its agent is disabled",
-	Hint:    "Send Authorization: Bearer hc_live_…; the operator makes a key with: handclasp agent key rotate HANDLE.",
+	Hint:    "Send Authorization: Bearer hc_live_…; the operator makes a key with: handclasp agent key rotate HANDLE, and turns an agent on again with: handclasp agent enable HANDLE.",
 }
 
 // Authenticate resolves an API key to the agent behind it: unauthenticated when the key is

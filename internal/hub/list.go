@@ -150,6 +150,7 @@ func (h *Hub) offeredPage(ctx context.Context, call Call, at place, from listCur
 		if rows.more && len(out.Works) <= limit && scanned < scanMost {
 			continue
 		}
+		h.charge(call.Actor, missed)
 		n := min(limit, len(out.Works))
 		if fit != nil && n > 0 {
 			n = fit(out.Works[:n])

@@ -52,19 +52,19 @@ func TestNoCommitIsMissedByACallThatBeginsToWait(t *testing.T) {
 	for name, round := range map[string]func(t *testing.T, s *crowd, i int){
 		"a new handoff": func(t *testing.T, s *crowd, _ int) {
 			var made string
-			if got := race(t, s.f, "a claim", waitsToClaim(s.f, s.cid), func() { made = s.open(codeTarget) }); got != made {
+			if got := race(t, s.f, "a claim", waitsToClaim(s.f, s.cid), func() { made = s.open(s.code) }); got != made {
 				t.Fatalf("claimed %q, made %q", got, made)
 			}
 		},
 		"a released one": func(t *testing.T, s *crowd, _ int) {
-			id := s.open(codeTarget)
+			id := s.open(s.code)
 			claimOf(s.f, s.dora, id)
 			if got := race(t, s.f, "a claim", waitsToClaim(s.f, s.cid), func() { released(s.f, s.dora, id) }); got != id {
 				t.Fatalf("claimed %q, released %q", got, id)
 			}
 		},
 		"a lapsed one": func(t *testing.T, s *crowd, _ int) {
-			id := s.open(codeTarget)
+			id := s.open(s.code)
 			claimOf(s.f, s.dora, id)
 			if got := race(t, s.f, "a claim", waitsToClaim(s.f, s.cid), func() { swept(s.f, 301*time.Second) }); got != id {
 				t.Fatalf("claimed %q, lapsed %q", got, id)
@@ -81,7 +81,7 @@ func TestNoCommitIsMissedByACallThatBeginsToWait(t *testing.T) {
 			if got := race(t, s.f, "a claim", waitsToClaim(s.f, s.cid),
 				func() { made = s.open(`{"strategy":"capability","capability":"` + capability + `"}`) },
 				func() {
-					_, err := s.f.Hub.EditAgent(bg, hubtest.Operator(), "cid@acme", hub.AgentEdit{Capabilities: &[]string{capability}})
+					_, err := s.f.Hub.EditAgent(bg, hubtest.Operator(), s.cid.Actor.Handle, hub.AgentEdit{Capabilities: &[]string{capability}})
 					noError(t, err)
 				}); got != made {
 				t.Fatalf("claimed %q, made %q", got, made)
@@ -90,21 +90,21 @@ func TestNoCommitIsMissedByACallThatBeginsToWait(t *testing.T) {
 		"an event of the workspace": func(t *testing.T, s *crowd, _ int) {
 			settled(s.f)
 			from := follow(s.f, s.cid, hub.EventWaitInput{}).NextCursor
-			race(t, s.f, "event_wait", waitsForEvent(s.f, s.cid, hub.EventWaitInput{Cursor: from}), func() { s.open(codeTarget) })
+			race(t, s.f, "event_wait", waitsForEvent(s.f, s.cid, hub.EventWaitInput{Cursor: from}), func() { s.open(s.code) })
 		},
 		"an event of one handoff": func(t *testing.T, s *crowd, _ int) {
-			id := s.open(codeTarget)
+			id := s.open(s.code)
 			in := hub.EventWaitInput{Stream: hub.StreamHandoff, Filters: hub.EventFilters{HandoffID: id}}
 			in.Cursor = follow(s.f, s.anna, in).NextCursor
 			race(t, s.f, "event_wait", waitsForEvent(s.f, s.anna, in), func() { claimOf(s.f, s.cid, id) })
 		},
 		"a status": func(t *testing.T, s *crowd, _ int) {
-			id := s.open(codeTarget)
+			id := s.open(s.code)
 			race(t, s.f, "handoff_get", waitsForStatus(s.f, s.anna, id, "OPEN"), func() { claimOf(s.f, s.cid, id) })
 		},
 		"news": func(t *testing.T, s *crowd, _ int) {
 			var made string
-			if got := race(t, s.f, "check_inbox", waitsForNews(s.f, s.cid), func() { made = s.f.Send(s.anna, "cid@acme") }); got != made {
+			if got := race(t, s.f, "check_inbox", waitsForNews(s.f, s.cid), func() { made = s.f.Send(s.anna, s.cid.Actor.Handle) }); got != made {
 				t.Fatalf("told of %q, sent %q", got, made)
 			}
 			view(s.f, s.cid, made)
@@ -113,7 +113,7 @@ func TestNoCommitIsMissedByACallThatBeginsToWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-				s := newCrowd(f)
+				s := newCrowd(f, 0)
 				for i := range rounds {
 					round(t, s, i)
 				}
@@ -125,12 +125,12 @@ func TestNoCommitIsMissedByACallThatBeginsToWait(t *testing.T) {
 func TestManyThatWaitForTheSameEachGetOne(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		s := newCrowd(f)
+		s := newCrowd(f, 0)
 		const workers, each = 12, 5
 		got := make(chan string, workers*each)
 		var wg sync.WaitGroup
 		for i := range workers {
-			w := withCapability(f, fmt.Sprintf("w%d@acme", i), "code")
+			w := withCapability(f, fmt.Sprintf("w%d@acme", i), "code0")
 			wg.Go(func() {
 				for range each {
 					id, err := waitsToClaim(f, w)()
@@ -144,7 +144,7 @@ func TestManyThatWaitForTheSameEachGetOne(t *testing.T) {
 		}
 		var made []string
 		for range workers * each {
-			made = append(made, s.open(codeTarget))
+			made = append(made, s.open(s.code))
 			spin(rand.N(time.Millisecond))
 		}
 		wg.Wait()
@@ -212,21 +212,21 @@ func TestACallOnAnotherNodeIsWokenByNotification(t *testing.T) {
 	t.Parallel()
 	f := hubtest.New(t, "postgres")
 	_, other := f.Node(f.HubCfg)
-	s := newCrowd(f)
+	s := newCrowd(f, 0)
 	claims := func() (string, error) {
-		out, err := other.Claim(bg, s.cid, hub.ClaimInput{ProjectRoot: project, AgentID: "cid@acme", Wait: hub.MaxWait})
+		out, err := other.Claim(bg, s.cid, hub.ClaimInput{ProjectRoot: project, AgentID: s.cid.Actor.Handle, Wait: hub.MaxWait})
 		if out.Work == nil {
 			return "", err
 		}
 		return out.Work.Handoff.ID, err
 	}
-	s.open(codeTarget) // the first may come before the other node listens, and then a poll finds it
+	s.open(s.code) // the first may come before the other node listens, and then a poll finds it
 	came(t, "the first", asleepOr(f, claims))
 	var took []time.Duration
 	for range 12 {
 		ch := asleep(f, claims)
 		began := time.Now()
-		id := s.open(codeTarget)
+		id := s.open(s.code)
 		if got := came(t, "a claim on another node", ch); got != id {
 			t.Fatalf("claimed %q, made %q", got, id)
 		}
@@ -259,15 +259,15 @@ func TestSweepsThatRaceWriteDownEachEffectOnce(t *testing.T) {
 			_, third := f.Node(f.HubCfg)
 			hubs = []*hub.Hub{f.Hub, second, third}
 		}
-		s := newCrowd(f)
+		s := newCrowd(f, 0)
 		const each = 30
 		want := map[string]handoff.EventType{}
 		for range each {
-			lapses := s.open(codeTarget)
+			lapses := s.open(s.code)
 			claimOf(f, s.cid, lapses)
 			want[lapses] = handoff.EventLeaseLapsed
-			want[s.open(codeTarget, func(in *hub.OpenInput) { in.ExpiresIn = 60 })] = handoff.EventExpired
-			want[s.open(`{"strategy":"direct_with_fallback","agent_id":"rex@acme","fallback_after_seconds":60,"fallback":`+codeTarget+`}`)] = handoff.EventFallbackOpened
+			want[s.open(s.code, func(in *hub.OpenInput) { in.ExpiresIn = 60 })] = handoff.EventExpired
+			want[s.open(s.fallingBack(60))] = handoff.EventFallbackOpened
 		}
 		f.Clock.Advance(10 * time.Minute)
 		var wg sync.WaitGroup

@@ -182,3 +182,46 @@ func TestNobodyFromOutsideAStrictWorkspaceVerifiesByACapability(t *testing.T) {
 		}
 	})
 }
+
+// A heap that nobody may claim is a lever on the hub's time: who reads it pays, and nobody else.
+func TestWhoeverReadsAHeapInVainPaysForIt(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		anna, cid := f.Agent("anna@acme"), f.Agent("cid@acme")
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				for range 90 {
+					opened(f, anna, hub.OpenInput{Target: json.RawMessage(`{"strategy":"broadcast"}`), Visibility: "private"})
+				}
+			})
+		}
+		wg.Wait()
+		last := opened(f, anna, hub.OpenInput{Target: json.RawMessage(`{"strategy":"broadcast"}`)})
+		hubtest.Eventually(t, func() bool { // then the log shows what came before, too
+			page, err := f.Hub.EventWait(bg, anna, hub.EventWaitInput{ProjectRoot: project, AgentID: "anna@acme", Cursor: "0", Filters: hub.EventFilters{HandoffID: last.HandoffID}})
+			noError(t, err)
+			return len(page.Events) == 1
+		})
+		for name, read := range map[string]func(h *hub.Hub) error{
+			"list": func(h *hub.Hub) error { // its own, which it may not claim
+				_, err := h.Available(bg, anna, hub.AvailableInput{ProjectRoot: project, AgentID: "anna@acme"})
+				return err
+			},
+			"events": func(h *hub.Hub) error {
+				_, err := h.EventWait(bg, anna, hub.EventWaitInput{ProjectRoot: "/elsewhere", AgentID: "anna@acme", Cursor: "0"})
+				return err
+			},
+		} {
+			cfg := f.HubCfg
+			cfg.CallsPerMinute, cfg.Store = 2, f.Store
+			h := hub.New(cfg)
+			noError(t, read(h))
+			e := hubtest.WantCode(t, h.Allow(anna.Actor), handoff.CodeRateLimited)
+			if e.Details["retry_after_seconds"] == nil {
+				t.Fatalf("%s: %+v", name, e)
+			}
+			noError(t, h.Allow(cid.Actor))
+		}
+	})
+}

@@ -72,6 +72,8 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 		return Opened{}, err
 	}
 	var out Opened
+	var made handoff.Handoff
+	var members map[string]bool
 	err = h.change(ctx, verbCreate, call, func(c *change) error {
 		effect, found, err := c.done(once.op, once.print)
 		if err != nil {
@@ -118,10 +120,11 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 		if len(in.DependsOn) > 0 {
 			out.Dependencies = &DependencyCount{Total: row.DepsTotal, Pending: row.DepsPending, Satisfied: row.DepsTotal - row.DepsPending}
 		}
-		if err := c.countEligible(&row, w, roster, &out); err != nil {
+		if members, err = c.membersOf(w); err != nil {
 			return err
 		}
 		row.EventSeq = 1
+		made = row
 		return first(
 			func() error { return c.InsertHandoff(&row) },
 			func() error {
@@ -139,7 +142,10 @@ func (h *Hub) Open(ctx context.Context, call Call, in OpenInput) (Opened, error)
 	if isCode(err, handoff.CodeRecipientNotFound) {
 		err = nearAgents(err, roster)
 	}
-	return out, err
+	if err == nil && !out.Replay {
+		out.countEligible(&made, members, roster)
+	}
+	return out, h.nearWords(ctx, err)
 }
 
 // toldWhenOpen is the agent that a direct target names; it is told once the handoff can be claimed.
@@ -369,69 +375,6 @@ func nearAgents(err error, roster []store.AgentRow) error {
 	return e.With("near_matches", near)
 }
 
-// known refuses words that the operator's catalog does not have.
-func (c *change) known(row *handoff.Handoff) error {
-	names := row.Target.Names()
-	if row.VerifyBy != nil && row.VerifyBy.Kind == handoff.VerifyByCapability {
-		if err := c.inCatalog("verify_by.capability", store.CatalogCapability, []string{row.VerifyBy.Capability}); err != nil {
-			return err
-		}
-	}
-	if err := c.inCatalog("target", store.CatalogCapability, names.Capabilities); err != nil {
-		return err
-	}
-	if err := c.inCatalog("target", store.CatalogTag, names.TagKeys); err != nil {
-		return err
-	}
-	for _, key := range names.TagKeys {
-		values := make([]string, len(names.TagValues[key]))
-		for i, v := range names.TagValues[key] {
-			values[i] = key + "=" + v
-		}
-		if err := c.inCatalog("target", store.CatalogTagValue, values); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *change) inCatalog(field, kind string, words []string) error {
-	if len(words) == 0 {
-		return nil
-	}
-	known, err := c.InCatalog(kind, words)
-	if err != nil {
-		return err
-	}
-	unknown := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return known[w] })
-	if len(unknown) == 0 {
-		return nil
-	}
-	all, err := c.CatalogNames(kind)
-	if err != nil {
-		return err
-	}
-	noun := map[string]string{store.CatalogCapability: "capability", store.CatalogTag: "tag key", store.CatalogTagValue: "tag value"}[kind]
-	quoted := make([]string, len(unknown))
-	var near []string
-	for i, w := range unknown {
-		quoted[i] = handoff.Quote(w)
-		near = append(near, handoff.NearMatches(w, all, 3)...)
-	}
-	slices.Sort(near)
-	near = slices.Compact(near)
-	what := "the catalog has no " + noun + " " + strings.Join(quoted, ", ")
-	if len(near) > 0 {
-		what += "; did you mean " + joinOr(near) + "?"
-	}
-	e := handoff.Invalid(field, what).With("unknown", unknown)
-	e.Hint = "Nothing was written. capability_list shows the capabilities; the operator adds words with: handclasp catalog add."
-	if len(near) > 0 {
-		e = e.With("near_matches", near)
-	}
-	return e
-}
-
 // verifiable resolves who verifies, and refuses a contract that only the claimant could ever judge.
 func (c *change) verifiable(row *handoff.Handoff) error {
 	if row.VerifyBy == nil {
@@ -532,29 +475,32 @@ func readable(tx *store.Tx, actor handoff.Actor, h *handoff.Handoff) (bool, erro
 	return h.ReadableBy(actor, a, tx.Now()), nil
 }
 
-// countEligible counts who could claim as things stand, and warns when nobody could.
-func (c *change) countEligible(row *handoff.Handoff, w store.Workspace, roster []store.AgentRow, out *Opened) error {
-	members := map[string]bool{}
-	if w.Strict {
-		list, err := c.Members(w.ID)
-		if err != nil {
-			return err
-		}
-		for _, id := range list {
-			members[id] = true
-		}
+// membersOf are the agents that may use the workspace; nil where every agent may.
+func (c *change) membersOf(w store.Workspace) (map[string]bool, error) {
+	if !w.Strict {
+		return nil, nil
 	}
-	asLater := *row
+	list, err := c.Members(w.ID)
+	members := make(map[string]bool, len(list))
+	for _, id := range list {
+		members[id] = true
+	}
+	return members, err
+}
+
+// countEligible counts who could claim the handoff that was made, and warns when nobody could. Many
+// rules and many agents take time, so it comes when no other write waits.
+func (o *Opened) countEligible(made *handoff.Handoff, members map[string]bool, roster []store.AgentRow) {
+	asLater := *made
 	if asLater.Target.HasFallback() {
 		asLater.FallbackOpened = true
 	}
 	for i := range roster {
-		if a := &roster[i].Agent; (!w.Strict || members[a.ID]) && asLater.MayClaim(a, c.Now()) {
-			out.EligibleCount++
+		if a := &roster[i].Agent; (members == nil || members[a.ID]) && asLater.MayClaim(a, made.CreatedAt) {
+			o.EligibleCount++
 		}
 	}
-	if out.EligibleCount == 0 {
-		out.Warning = "No active agent matches this target now. The handoff stays open, and whoever matches later can claim it."
+	if o.EligibleCount == 0 {
+		o.Warning = "No active agent matches this target now. The handoff stays open, and whoever matches later can claim it."
 	}
-	return nil
 }

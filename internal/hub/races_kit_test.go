@@ -24,11 +24,9 @@ func raceRounds(t *testing.T, kind string, workers int) int {
 	text := os.Getenv("HANDCLASP_RACES")
 	switch {
 	case text == "" && workers == 0:
-		return 100
-	case text == "" && kind == "postgres":
-		return 50
+		return map[string]int{"sqlite": 120, "postgres": 80}[kind]
 	case text == "":
-		return 150
+		return map[string]int{"sqlite": 150, "postgres": 50}[kind]
 	}
 	n, err := strconv.Atoi(text)
 	noError(t, err)

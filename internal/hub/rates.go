@@ -29,14 +29,7 @@ func (h *Hub) Allow(actor handoff.Actor) error {
 	if r.perMinute <= 0 {
 		return nil
 	}
-	r.mu.Lock()
-	l := r.byActor[actor.ID]
-	if l == nil {
-		l = rate.NewLimiter(rate.Limit(float64(r.perMinute)/60), r.perMinute)
-		r.byActor[actor.ID] = l
-	}
-	r.mu.Unlock()
-	reservation := l.Reserve()
+	reservation := r.of(actor).Reserve()
 	wait := reservation.Delay()
 	if wait == 0 {
 		return nil
@@ -45,4 +38,27 @@ func (h *Hub) Allow(actor handoff.Actor) error {
 	seconds := int(math.Ceil(wait.Seconds()))
 	return handoff.Refuse(handoff.CodeRateLimited, fmt.Sprintf("more than %d calls a minute came from you", r.perMinute),
 		fmt.Sprintf("Wait %s; check_inbox with wait_seconds waits for news in one call.", time.Duration(seconds)*time.Second)).With("retry_after_seconds", seconds)
+}
+
+func (r *rates) of(actor handoff.Actor) *rate.Limiter {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.byActor[actor.ID]
+	if l == nil {
+		l = rate.NewLimiter(rate.Limit(float64(r.perMinute)/60), r.perMinute)
+		r.byActor[actor.ID] = l
+	}
+	return l
+}
+
+// charge counts a call that read many rows in vain as several: reading them takes as long as
+// answering so many others. What is within freeRows costs nothing.
+func (h *Hub) charge(actor handoff.Actor, inVain int) {
+	const (
+		freeRows    = 1000
+		rowsPerCall = 200
+	)
+	if r := h.rates; r.perMinute > 0 && inVain > freeRows {
+		r.of(actor).ReserveN(time.Now(), min((inVain-freeRows)/rowsPerCall, r.perMinute))
+	}
 }

@@ -205,7 +205,14 @@ func (c *change) admit(s Session, row *handoff.Handoff) error {
 	}
 	open := row == nil || row.Door == handoff.DoorPool
 	if c.hub.cfg.StrictTrust && open && (s.ID == "" || s.Secret == "") {
-		return handoff.Refuse(handoff.CodeSessionRequired, "this hub runs with trust_mode strict, in which a session and its secret are needed to do that with an open handoff",
+		what := "neither came"
+		switch {
+		case s.ID != "":
+			what = "session_secret did not come"
+		case s.Secret != "":
+			what = "session_id did not come"
+		}
+		return handoff.Refuse(handoff.CodeSessionRequired, "this hub runs with trust_mode strict, in which a session and its secret are needed to do that with an open handoff; "+what,
 			"Nothing was written. Open a session with session_open and pass its session_id and session_secret to "+poolToolOf(c.verb)+".")
 	}
 	return c.attribute(s)

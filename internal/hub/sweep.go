@@ -33,7 +33,7 @@ func (h *Hub) Sweep(ctx context.Context) (int, error) {
 		if len(due) == 0 {
 			return swept, first(
 				func() error { return h.sweepSessions(ctx) },
-				func() error { _, err := h.gather(ctx, call, ""); return err })
+				func() error { return h.gather(ctx, call, "") })
 		}
 		before := swept
 		for _, id := range due {

@@ -89,6 +89,7 @@ func (h *Hub) EventWait(ctx context.Context, call Call, in EventWaitInput) (Even
 		if err != nil {
 			return false, err
 		}
+		h.charge(call.Actor, got.inVain)
 		w.cursor, out = got.next, EventPage{Events: got.seen, NextCursor: cursorMarks[w.stream] + got.next, HasMore: got.more}
 		if one != nil {
 			one.unsettled = got.unsettled

@@ -16,6 +16,7 @@ type Whoami struct {
 	Agent handoff.Agent // with its labels
 	// Claims are what it holds as of now, at every door, what lapses soonest first.
 	Claims     []handoff.Handoff
+	Roots      map[string]string // of their workspaces, by id
 	MoreClaims bool
 	// UnreadTotal is as in [Inbox].
 	UnreadTotal int
@@ -34,6 +35,7 @@ func (h *Hub) Whoami(ctx context.Context, call Call) (Whoami, error) {
 		return first(
 			func() (err error) { out.Agent, err = tx.AgentIn(call.Actor.ID, ""); return err },
 			func() (err error) { out.Claims, err = tx.Claims(call.Actor.ID, whoamiMost+1); return err },
+			func() (err error) { out.Roots, err = tx.Roots(workspacesOf(out.Claims)); return err },
 			func() (err error) { out.UnreadTotal, err = tx.UnreadTotal(call.Actor.ID); return err },
 			func() (err error) { out.News, err = tx.News(call.Actor.ID, whoamiMost+1); return err })
 	})
@@ -44,4 +46,14 @@ func (h *Hub) Whoami(ctx context.Context, call Call) (Whoami, error) {
 		out.News = out.News[:whoamiMost]
 	}
 	return out, err
+}
+
+// workspacesOf names the workspaces of some handoffs, each once.
+func workspacesOf(list []handoff.Handoff) []string {
+	ids := map[string]bool{}
+	for i := range list {
+		ids[list[i].WorkspaceID] = true
+	}
+	delete(ids, "")
+	return sortedKeys(ids)
 }

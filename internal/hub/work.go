@@ -85,7 +85,7 @@ func hide(row *handoff.Handoff, viewer handoff.Actor, a *handoff.Agent) {
 		return
 	}
 	row.Result, row.ResultSummary, row.CompletionArtifacts = nil, "", nil
-	if !row.Participant(viewer, a) { // whom it names may know why it was taken back
+	if !row.Participant(viewer, a) && viewer.ID != row.EndedBy { // whom it names may know why it was taken back
 		row.EndedReason = ""
 	}
 	if row.Verdict != nil {

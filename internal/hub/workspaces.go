@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -89,7 +90,7 @@ type Aliased struct {
 	Of   WorkspaceName
 	// Changed is false when it was so before; what still stood in the old workspace moved even then.
 	Changed bool
-	// Moved is how many handoffs came along.
+	// Moved is how many handoffs stood there and came along. A sweep may have moved some of them.
 	Moved int
 }
 
@@ -113,6 +114,13 @@ func (h *Hub) Alias(ctx context.Context, call Call, in AliasInput) (Aliased, err
 		return Aliased{}, renamed(err, "project_root", "of")
 	}
 	var out Aliased
+	found := 0
+	if err := h.st.Read(ctx, func(tx *store.Tx) (err error) {
+		found, err = tx.PoolSize(from.id)
+		return err
+	}); err != nil {
+		return Aliased{}, err
+	}
 	err = h.change(ctx, "workspace_alias", call, func(c *change) (err error) {
 		out, err = c.alias(from, of)
 		return err
@@ -120,7 +128,8 @@ func (h *Hub) Alias(ctx context.Context, call Call, in AliasInput) (Aliased, err
 	if err != nil {
 		return Aliased{}, err
 	}
-	out.Moved, err = h.gather(ctx, call, out.Of.ID)
+	out.Moved = found
+	err = h.gather(ctx, call, out.Of.ID)
 	var e *handoff.Error
 	if errors.As(err, &e) {
 		e.Hint = "The alias is written down. What has not moved yet does so at the next sweep, or when you repeat the command."
@@ -193,30 +202,35 @@ func (c *change) workspaceAt(p place) (store.Workspace, error) {
 }
 
 // gather moves what stands under other names of a workspace there; of all workspaces when it is
-// empty.
-func (h *Hub) gather(ctx context.Context, call Call, to string) (moved int, err error) {
-	var scattered map[string]string
-	if err := h.st.Read(ctx, func(tx *store.Tx) (err error) {
-		scattered, err = tx.Scattered()
-		return err
-	}); err != nil {
-		return 0, err
-	}
-	for from, of := range scattered {
-		for n := moveChunk; n == moveChunk && (to == "" || of == to); moved += n {
-			if err := h.change(ctx, "workspace_move", call, func(c *change) error {
-				list, err := c.MovePool(from, of, moveChunk)
-				n = len(list)
-				for i := range list {
-					c.wakeOffers(nil, &list[i])
+// empty. Others may do the same at the same time.
+func (h *Hub) gather(ctx context.Context, call Call, to string) error {
+	for {
+		var scattered map[string]string
+		if err := h.st.Read(ctx, func(tx *store.Tx) (err error) {
+			scattered, err = tx.Scattered()
+			return err
+		}); err != nil {
+			return err
+		}
+		maps.DeleteFunc(scattered, func(_, of string) bool { return to != "" && of != to })
+		if len(scattered) == 0 {
+			return nil
+		}
+		for from, of := range scattered {
+			for n := moveChunk; n == moveChunk; {
+				if err := h.change(ctx, "workspace_move", call, func(c *change) error {
+					list, err := c.MovePool(from, of, moveChunk)
+					n = len(list)
+					for i := range list {
+						c.wakeOffers(nil, &list[i])
+					}
+					return err
+				}); err != nil {
+					return err
 				}
-				return err
-			}); err != nil {
-				return moved, err
 			}
 		}
 	}
-	return moved, nil
 }
 
 // MembersInput names a workspace and what changes about who may use it.

@@ -111,7 +111,7 @@ func (c *Crossing) stuck(f *Fixture, calls int) {
 	f.T.Helper()
 	late := time.NewTimer(20 * time.Second)
 	defer late.Stop()
-	look := time.NewTicker(200 * time.Microsecond)
+	look := time.NewTicker(500 * time.Microsecond)
 	defer look.Stop()
 	for {
 		c.mu.Lock()

@@ -21,7 +21,7 @@ func whoamiResult(w *hub.Whoami) *result {
 		return weigh(func(r *result) { r.data("", map[string][]string{keys[i]: a.Tags[keys[i]]}, true) })
 	})
 	claims, used := fittingIn(pageBytes*5/8, len(w.Claims), used, func(i int) int {
-		return weigh(func(r *result) { claim(r, &w.Claims[i]) })
+		return weigh(func(r *result) { claim(r, w, i) })
 	})
 	news := fitting(len(w.News), used, func(i int) int {
 		return weigh(func(r *result) { notice(r, w, i) })
@@ -34,7 +34,7 @@ func whoamiResult(w *hub.Whoami) *result {
 		shown[k] = a.Tags[k]
 	}
 	r.data("tags", shown, true)
-	r.list("open_claims", claims, 0, func(i int) { claim(r, &w.Claims[i]) })
+	r.list("open_claims", claims, 0, func(i int) { claim(r, w, i) })
 	r.num("unread_total", int64(w.UnreadTotal))
 	r.list("notices", news, 0, func(i int) { notice(r, w, i) })
 	if w.MoreClaims || w.MoreNews || words < len(a.Capabilities) || tags < len(keys) || claims < len(w.Claims) || news < len(w.News) {
@@ -49,10 +49,12 @@ func whoamiHead(r *result, a *handoff.Agent) {
 	r.prose("role", a.Role, true)
 }
 
-func claim(r *result, h *handoff.Handoff) {
+func claim(r *result, w *hub.Whoami, i int) {
+	h := &w.Claims[i]
 	r.token("handoff_id", h.ID)
 	if h.WorkspaceID != "" {
 		r.token("workspace_id", h.WorkspaceID)
+		r.data("project_root", w.Roots[h.WorkspaceID], false) // as whoever used it first wrote it
 	}
 	r.token("door", string(h.Door))
 	r.token("status", h.Status())

@@ -18,7 +18,7 @@ type sessionArgs struct {
 var (
 	thisSession = []param{session.chars(1, 0).need(), secret.chars(1, 0).need(), key}
 	claimedOut  = object("", "",
-		str("handoff_id", "").need(), str("workspace_id", ""), str("door", "").need(), str("status", "").need(),
+		str("handoff_id", "").need(), str("workspace_id", ""), str("project_root", "To call with."), str("door", "").need(), str("status", "").need(),
 		integer("claim_epoch", "", 0, math.MaxInt32).need(), str("lease_expires_at", "")).open()
 	noticeOut = object("", "",
 		str("type", "").need(), str("handoff_id", "").need(), str("door", "").need(), str("at", "").need(),
@@ -29,7 +29,7 @@ var agentTools = []tool{
 	{
 		set: "pool", name: "agent_whoami", title: "See who you are, what you hold and what is new",
 		desc: "Show your own handle, role, capabilities and tags, what you hold at this moment at any door, and what you were told and have not seen. " +
-			"Use it after a restart to find the work that is still yours; handoff_get or view_thread reads it, handoff_extend keeps it. " +
+			"Use it after a restart to find the work that is still yours; view_thread, or handoff_get with the project_root it was claimed under, reads it; handoff_extend keeps it. " +
 			"Marks nothing seen. check_inbox shows previews and can wait.",
 		hints: hints{readOnly: true, idempotent: true},
 		output: []param{

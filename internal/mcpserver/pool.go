@@ -107,10 +107,10 @@ var poolTools = []tool{
 	{
 		set: "pool", name: "handoff_create", title: "Offer work to whichever agent may take it",
 		desc: "Create an open handoff that the first eligible agent claims. Use it when you know what kind of agent should do the work; to one colleague, with a thread, use handoff_to_teammate. " +
-			"target says who may claim, visibility who may see; only the claimant gets payload. " +
-			"With acceptance_criteria the work waits for handoff_verify after handoff_complete; with depends_on nobody can claim it before all those are COMPLETED. " +
+			"target says who may claim (you only if it names you), visibility who may see; only the claimant gets payload. " +
+			"With acceptance_criteria the result waits for handoff_verify; with depends_on nobody can claim it before all those are COMPLETED. " +
 			"handoff_cancel takes it back while OPEN; handoff_get with known_status waits for its end. " +
-			"eligible_count 0 with a warning: nobody matches yet, it stays open. " +
+			"eligible_count 0: nobody matches yet, it stays open. " +
 			"Refused, with nothing stored: recipient_not_found, teammate_blocked, dependency_not_found, dependency_not_met, feature_disabled. A repeat without idempotency_key makes a second one.",
 		hints: hints{},
 		params: []param{
@@ -122,7 +122,7 @@ var poolTools = []tool{
 				enum("strategy", "", handoff.Strategies()...).need()).open().eg(`{"strategy":"broadcast"}`).need(),
 			enum("visibility", "public: every agent of the workspace; eligible: those who match target; private: creator, claimant, verifier.", "public", "eligible", "private").need(),
 			raw("payload", "What to work on, any JSON, at most 64 KiB, kept byte for byte.").limit(0, 1<<20),
-			list("acceptance_criteria", "What the result must meet; cannot change later.", str("", "").limit(1, 2000)).items(1, 20),
+			list("acceptance_criteria", "What the result must meet, at most 500 characters each; cannot change later.", str("", "").limit(1, 2000)).items(1, 20),
 			object("verify_by", `Default {"kind":"creator"}; or {"kind":"agent","agent_id"}; {"kind":"capability","capability"}. Only with acceptance_criteria.`,
 				enum("kind", "", "creator", "agent", "capability").need()).open(),
 			list("depends_on", "Ids of handoffs of this workspace.", str("", "").limit(1, 64)).items(1, 20),
@@ -222,8 +222,8 @@ var poolTools = []tool{
 	},
 	{
 		set: "pool", name: "handoff_release", title: "Give a claimed handoff back to the pool",
-		desc: "Give back a handoff that you hold: it is OPEN again at once, for you as well as for others. Use it when another agent should do the work; handoff_reject ends the handoff instead, and an unextended lease opens it only when it lapses. " +
-			"The creator finds the reason in its thread. Refused: not_owner, lease_lost, stale_claim_epoch, thread_terminal.",
+		desc: "Give back a handoff that you hold: it is OPEN again at once, for you as well as for others. Use it when another agent should do the work; handoff_reject ends the handoff instead. " +
+			"The creator finds the reason in view_thread. A repeat without idempotency_key is lease_lost, as after the lease. Also refused: not_owner, stale_claim_epoch, thread_terminal.",
 		hints:  hints{},
 		params: []param{projectRoot, handoffID, me, held, poolReason, session, secret, key},
 		output: workOut,
@@ -248,8 +248,8 @@ var poolTools = []tool{
 	{
 		set: "pool", name: "handoff_verify", title: "Judge delivered work",
 		desc: "Judge the result of a VERIFYING handoff against its acceptance criteria. pass completes it for good; fail gives it back to the same agent with your feedback, a new claim_epoch and its lease anew. " +
-			"Only whom verify_by names can, and never the one who delivered: verifier_not_eligible. handoff_list_available with scope to_verify finds what waits for you; read the result with handoff_get first. " +
-			"Also refused: invalid_transition (nothing delivered yet), stale_claim_epoch, thread_terminal.",
+			"Only whom verify_by names can, and never the one who delivered: verifier_not_eligible. handoff_list_available with scope to_verify finds what waits for you; read the result with handoff_get first. Repeating a verdict changes nothing. " +
+			"Also refused: invalid_transition (not VERIFYING), stale_claim_epoch, thread_terminal.",
 		hints: hints{idempotent: true},
 		params: []param{
 			projectRoot, handoffID, me, enum("verdict", "", "pass", "fail").need(), str("feedback", "What is missing; with fail only.").limit(0, 2000),
@@ -289,7 +289,7 @@ var poolTools = []tool{
 	{
 		set: "pool", name: "handoff_get", title: "Read one handoff",
 		desc: "Read one handoff that you may see, as it is now: a lapsed lease reads as OPEN. payload is there for its claimant only, result and feedback for creator, claimant and verifier. " +
-			"With known_status and timeout_seconds the call waits until the status is another, so a creator need not poll. Messages are in view_thread. Not visible: not_found.",
+			"With known_status and timeout_seconds both, the call waits until the status is another, so a creator need not poll. Messages are in view_thread. Not visible: not_found.",
 		hints:  hints{idempotent: true},
 		parks:  true,
 		params: []param{projectRoot, handoffID, me, timeout, enum("known_status", "The status you know.", poolStatuses()...)},

@@ -200,7 +200,7 @@ func (m *Model) see(h *Handoff, who string) Seen {
 	if result || who == Operator {
 		s.Summary = h.Summary
 	}
-	if result || m.takesPart(h, who) {
+	if result || m.takesPart(h, who) || who == h.EndedBy {
 		s.EndedReason = h.EndedReason
 	}
 	if v := h.Verdict; v != nil {

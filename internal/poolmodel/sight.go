@@ -102,7 +102,7 @@ func (m *Model) readsResult(h *Handoff, who string) bool {
 	if who == Operator {
 		return false
 	}
-	return who == h.Creator || h.claimant(who) || who == h.EndedBy || h.Verdict != nil && who == h.Verdict.By ||
+	return who == h.Creator || h.claimant(who) || h.Verdict != nil && who == h.Verdict.By ||
 		h.VerifyBy != nil && h.VerifyBy.Kind == "agent" && who == h.VerifyBy.Agent || h.judged() && m.verifier(h, who)
 }
 

@@ -130,13 +130,13 @@ var posts = map[string]string{
 	"POST /operator/invites":                     `{}`,
 	"POST /operator/invites/{jti}/revoke":        `{}`,
 	"POST /operator/drafts/{id}/decision":        `{"approve":true}`,
+	"POST /operator/catalog/add":                 `{"kind":"capability","names":["paint"]}`,
+	"POST /operator/catalog/remove":              `{"kind":"capability","names":["code","paint"]}`,
+	"POST /operator/workspaces/alias":            `{"project_root":"/srv/another name","of":"/srv/shop"}`,
+	"POST /operator/workspaces/members":          `{"project_root":"/srv/shop"}`,
 	"POST /operator/handoffs/{id}/reassign":      `{"to":"lois@acme","reason":"r"}`,
 	"POST /operator/handoffs/{id}/cancel":        `{"reason":"r"}`,
 	"POST /operator/handoffs/{id}/erase":         `{}`,
-	"POST /operator/catalog/add":                 `{"kind":"capability","names":["code"]}`,
-	"POST /operator/catalog/remove":              `{"kind":"capability","names":["code"]}`,
-	"POST /operator/workspaces/alias":            `{"project_root":"/srv/worktree","of":"/srv/shop"}`,
-	"POST /operator/workspaces/members":          `{"project_root":"/srv/vault"}`,
 	"POST /invites/{jti}/redeem":                 `{"token":"t"}`,
 	"POST /login":                                `key=hc_live_x`,
 	"POST /logout":                               ``,
@@ -209,7 +209,7 @@ func (w *world) walk(method, path, body string) {
 	case strings.HasSuffix(path, "/events"):
 		queries = []string{"", "?cursor=0", "?cursor=0&as=stan@acme", "?after_event_seq=0"}
 	case strings.HasSuffix(path, "/operator/handoffs"):
-		queries = []string{"", "?limit=200", "?status=pending&status=completed"}
+		queries = []string{"", "?limit=200", "?status=pending&status=completed", "?door=pool&workspace=/srv/shop"}
 	}
 	operator := w.cast["operator"]
 	for _, q := range queries {
@@ -229,7 +229,9 @@ func (w *world) walk(method, path, body string) {
 	}
 	for _, a := range w.everyone() {
 		a.page(path)
-		a.ask("GET "+path+" with a key", a.request(method, path, ""))
+		for _, q := range queries {
+			a.ask("GET "+path+" with a key", a.request(method, path+q, ""))
+		}
 	}
 }
 

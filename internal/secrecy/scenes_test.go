@@ -124,16 +124,11 @@ func (w *world) operate(do func(ctx context.Context, op hub.Call) error) {
 // wall admits only cora and clem to the strict workspace.
 func (w *world) wall() {
 	w.t.Helper()
-	db := hubtest.Beside(w.t, w.Config)
-	id := w.row(w.named("walled").id).WorkspaceID
-	for _, statement := range []string{
-		`UPDATE workspaces SET strict = 1 WHERE id = '` + id + `'`,
-		`INSERT INTO workspace_members (workspace_id, agent_id) VALUES ('` + id + `', '` + w.cast["cora@acme"].key.AgentID + `'), ('` + id + `', '` + w.cast["clem@acme"].key.AgentID + `')`,
-	} {
-		if _, err := db.ExecContext(context.Background(), statement); err != nil {
-			w.t.Fatal(err)
-		}
-	}
+	yes := true
+	w.operate(func(ctx context.Context, op hub.Call) error {
+		_, err := w.Hub.Members(ctx, op, hub.MembersInput{Root: strict, Add: []string{"cora@acme", "clem@acme"}, Strict: &yes})
+		return err
+	})
 }
 
 // dummy is an agent for the operator's routes to change.

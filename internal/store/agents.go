@@ -195,6 +195,9 @@ func (tx *Tx) Names(ids []string) (map[string]handoff.Agent, error) {
 
 // KeepAgent is AgentByHandle that keeps the agent from being turned off, as [Tx.KeepAgentIn] does.
 func (tx *Tx) KeepAgent(handle string) (AgentRow, error) {
+	if !storable(handle) {
+		return AgentRow{}, handoff.NotFound("agent", handle)
+	}
 	return tx.agent("a.handle_key = $1"+tx.d.forKeyShare("a"), handoff.FoldHandle(handle), handle)
 }
 

@@ -7,6 +7,7 @@ import "time"
 const (
 	ignoreFailedRelease = false
 	orderEventsByID     = false
+	unguarded           = ""
 )
 
 // acknowledgeEarly answers before the commit: a kill in between loses what was acknowledged.

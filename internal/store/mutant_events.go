@@ -5,6 +5,7 @@ package store
 const (
 	ignoreFailedRelease = false
 	orderEventsByID     = true
+	unguarded           = ""
 )
 
 func acknowledgeEarly([]answer) {}

@@ -6,6 +6,7 @@ package store
 const (
 	ignoreFailedRelease = true
 	orderEventsByID     = false
+	unguarded           = ""
 )
 
 func acknowledgeEarly([]answer) {}

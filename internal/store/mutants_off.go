@@ -1,4 +1,4 @@
-//go:build !mutant_ack_before_commit && !mutant_ignore_release && !mutant_event_order
+//go:build !mutant_ack_before_commit && !mutant_ignore_release && !mutant_event_order && !mutant_no_row_guard
 
 package store
 
@@ -8,6 +8,7 @@ package store
 const (
 	ignoreFailedRelease = false
 	orderEventsByID     = false
+	unguarded           = ""
 )
 
 func acknowledgeEarly([]answer) {}

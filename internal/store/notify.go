@@ -115,8 +115,12 @@ func (s *Store) speak(ctx context.Context) error {
 			return nil
 		case <-s.out.kick:
 		}
-		for _, m := range s.out.take() {
+		messages := s.out.take()
+		for i, m := range messages {
 			if _, err := conn.ExecContext(ctx, "SELECT pg_notify($1, $2)", channel, m); err != nil {
+				for _, unsaid := range messages[i:] { // it is said on the next connection
+					s.Publish(strings.Fields(unsaid)[1:])
+				}
 				return err
 			}
 		}

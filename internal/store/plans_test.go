@@ -55,7 +55,7 @@ func crowded(t *testing.T, f *fixture) {
 }
 
 var (
-	scanOf     = regexp.MustCompile(`(?m)^.*(SCAN (offers|handoffs|h)\b|Seq Scan).*$`)
+	scanOf     = regexp.MustCompile(`(?m)^.*(SCAN (offers|handoffs|h)\b|Seq Scan on (offers|handoffs)\b).*$`)
 	mentionsIt = regexp.MustCompile(`(?m)^.*(SEARCH offers\b|Scan using \S+ on offers\b).*$`)
 )
 
@@ -141,6 +141,10 @@ func TestWhatTimeDidIsFoundWithoutLookingThroughWhatIsOpen(t *testing.T) {
 			},
 			"moved": {
 				func(tx *store.Tx) error { _, err := tx.MovePool("elsewhere", "w", 100); return err },
+				[]string{"handoffs_of_workspace"},
+			},
+			"scattered": {
+				func(tx *store.Tx) error { _, err := tx.Scattered(); return err },
 				[]string{"handoffs_of_workspace"},
 			},
 			"created": {

@@ -225,12 +225,20 @@ func (tx *Tx) PoolCounts() (map[string]map[handoff.State]int, error) {
 	return counts, err
 }
 
+// PoolSize counts the pool handoffs that stand in a workspace under this very id.
+func (tx *Tx) PoolSize(id string) (int, error) {
+	n := 0
+	err := tx.row(`SELECT count(*) FROM handoffs WHERE door = 'pool' AND workspace_id = $1`, id).scan(&n)
+	return n, err
+}
+
 // Scattered reads, of the workspaces that are other names of another, those in which pool handoffs
 // still stand, each with that other one.
 func (tx *Tx) Scattered() (map[string]string, error) {
 	list := map[string]string{}
+	// EXISTS would be turned into a look through all handoffs; the least of an index costs one step.
 	err := tx.each(`SELECT w.id, w.alias_of FROM workspaces w WHERE w.alias_of <> ''
-		AND EXISTS (SELECT 1 FROM handoffs h WHERE h.door = 'pool' AND h.workspace_id = w.id)`, nil, func(r rows) error {
+		AND (SELECT min(h.state) FROM handoffs h WHERE h.door = 'pool' AND h.workspace_id = w.id) IS NOT NULL`, nil, func(r rows) error {
 		var id, of string
 		err := r.Scan(&id, &of)
 		list[id] = of
@@ -242,7 +250,7 @@ func (tx *Tx) Scattered() (map[string]string, error) {
 // MovePool moves pool handoffs of one workspace, at most limit of them, to another with their places
 // among what is offered, and gives them as they are then, without payloads.
 func (tx *Tx) MovePool(from, to string, limit int) ([]handoff.Handoff, error) {
-	list, err := tx.handoffs(`SELECT `+lightColumns+` FROM handoffs h WHERE h.door = 'pool' AND h.workspace_id = $1 LIMIT $2`+tx.d.forUpdate(), []any{from, limit})
+	list, err := tx.handoffs(`SELECT `+lightColumns+` FROM handoffs h WHERE h.door = 'pool' AND h.workspace_id = $1 ORDER BY h.state LIMIT $2`+tx.d.forUpdate(), []any{from, limit})
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
