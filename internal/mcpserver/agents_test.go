@@ -173,7 +173,7 @@ func TestAnAgentAsksWhoItIs(t *testing.T) {
 			anna.ok("send_message", map[string]any{"thread_id": team, "body": "by the way"})
 			me := frank.via("/mcp/pool").ok("agent_whoami", `{}`)
 			if me["handle"] != "frank@acme" || me["name"] != "frank@acme" || me["role"] != "worker <b>" || fmt.Sprint(me["capabilities"]) != "[code]" ||
-				fmt.Sprint(me["tags"]) != "map[team:[platform]]" || me["unread_total"] != 1.0 || me["more"] != nil || me["provenance"] != nil {
+				fmt.Sprint(me["tags"]) != "map[team:[platform]]" || me["unread_total"] != 1.0 || me["more"] != nil {
 				t.Errorf("%v", me)
 			}
 			claims, news := me["open_claims"].([]any), me["notices"].([]any)

@@ -379,13 +379,15 @@ func (w *world) may(a *actor, secret string) bool {
 	return a.name == "operator" || a == w.cast["cora@acme"] || claimant || w.verifies(a, o, &h) || h.EndedBy == a.key.AgentID
 }
 
-// verifies: one that a handoff names does from the start, one of many from VERIFYING on.
+// verifies: one that a handoff names does from the start, one of many from VERIFYING on, and whoever
+// gave the latest verdict knows what it judged.
 func (w *world) verifies(a *actor, o *offer, h *handoff.Handoff) bool {
 	switch o.verifier {
 	case handoff.VerifyByAgent:
 		return a == w.cast["vera@acme"]
 	case handoff.VerifyByCapability:
-		return a.reviews && h.Holder != a.key.AgentID && (h.State == handoff.Verifying || h.State == handoff.Completed)
+		return h.Verdict != nil && h.Verdict.VerifiedBy == a.key.AgentID ||
+			a.reviews && h.Holder != a.key.AgentID && (h.State == handoff.Verifying || h.State == handoff.Completed)
 	}
 	return false
 }
