@@ -167,10 +167,11 @@ func (w *world) record(run int) *history {
 	wg.Wait()
 	h.left.Wait()
 	for on := range h.created { // what came of it
-		if h.ids[on] != "" {
-			clients[0].do(asked{verb: "get", on: on})
+		for h.ids[on] != "" && clients[0].do(asked{verb: "get", on: on}).unknown {
+			continue
 		}
 	}
+	h.left.Wait()
 	return h
 }
 
