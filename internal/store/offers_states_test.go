@@ -48,7 +48,7 @@ type moment struct {
 }
 
 var (
-	verbs   = []string{"claim", "claim", "claim", "complete", "complete", "pass", "fail", "release", "extend", "give up", "decline", "cancel", "reassign", "disable", "depend", "depend", "break", "register", "write", "wait", "wait"}
+	verbs   = []string{"claim", "claim", "claim", "claim", "complete", "complete", "complete", "complete", "pass", "fail", "release", "extend", "give up", "decline", "cancel", "reassign", "disable", "depend", "depend", "break", "register", "write", "wait", "wait"}
 	someDay = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) moment {
 		return moment{rapid.SampledFrom(verbs).Draw(t, "verb"), rapid.SampledFrom([]time.Duration{0, time.Second, time.Minute, time.Hour}).Draw(t, "passes")}
 	}), 1, 25)
@@ -69,7 +69,7 @@ var (
 		if rapid.Bool().Draw(t, "deadline") {
 			h.ExpiresAt = noon.Add(2 * time.Hour)
 		}
-		if rapid.Bool().Draw(t, "criteria") {
+		if rapid.SampledFrom([]bool{true, true, true, false}).Draw(t, "criteria") {
 			h.Criteria = []string{"it works"}
 			h.VerifyBy = rapid.SampledFrom([]*handoff.VerifyBy{{Kind: handoff.VerifyByCreator}, {Kind: handoff.VerifyByAgent, AgentID: "vera"}, {Kind: handoff.VerifyByCapability, Capability: "review"}}).Draw(t, "verify by")
 		}
