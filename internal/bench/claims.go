@@ -188,7 +188,7 @@ func (j job) rawClaims() (outcome, error) {
 	}
 	var next atomic.Int64
 	var apply func(values [][]any) error
-	end := func() {}
+	var end func()
 	if j.Database == "postgres" {
 		cfg, err := pgxpool.ParseConfig(p.cfg.URL)
 		if err != nil {
