@@ -185,7 +185,7 @@ type Handoff struct {
 // At returns h as it is at now: a lapsed lease reads as OPEN and an OPEN handoff past its
 // deadline as EXPIRED, whether or not a sweep has written that down yet.
 func (h Handoff) At(now time.Time) Handoff {
-	if h.LeaseLapsed(now) {
+	if h.LeaseLapsed(now) && !lapseBySweep {
 		h.reopen(h.LeaseExpiresAt)
 	}
 	if h.PastDeadline(now) {

@@ -246,3 +246,19 @@ func (m *Model) thread(h *Handoff, who string) Seen {
 	s.Messages = h.Messages
 	return s
 }
+
+// Listing is what the operator sees of all handoffs in those states of the team door, newest first.
+func (m *Model) Listing(statuses []string) []string {
+	var list []string
+	for _, h := range slices.Backward(m.Handoffs) {
+		if statuses == nil || slices.Contains(statuses, h.State.TeamStatus()) {
+			list = append(list, Line(h.Name, h.State, h.Holder, h.Epoch))
+		}
+	}
+	return list
+}
+
+// Line is one line of the operator's list.
+func Line(name string, state handoff.State, holder string, epoch int) string {
+	return fmt.Sprintf("%s %s %s@%d", name, state, holder, epoch)
+}

@@ -86,6 +86,7 @@ type driver struct {
 // begin prepares the hub for another program.
 func (b *bench) begin(t testing.TB, agents []poolmodel.Agent) *driver {
 	b.programs++
+	b.clock.set(b.clock.Now().Add(time.Second)) // nothing of an earlier program is as new as this one
 	d := &driver{bench: b, t: t, program: b.programs, ids: map[string]string{}, names: map[string]string{}}
 	for pair := range b.blocks {
 		d.do(poolmodel.Call{Verb: poolmodel.Block, Actor: pair[0], To: pair[1]})

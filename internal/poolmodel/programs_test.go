@@ -44,7 +44,7 @@ func programs(t *testing.T, kind string) int {
 }
 
 func TestMain(m *testing.M) {
-	settings := map[string]string{"rapid.checks": strconv.Itoa(round), "rapid.steps": strconv.Itoa(averageCalls), "rapid.nofailfile": "true"}
+	settings := map[string]string{"rapid.checks": strconv.Itoa(round), "rapid.steps": strconv.Itoa(averageCalls), "rapid.nofailfile": "true", "rapid.shrinktime": "10s"}
 	for name, value := range settings {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
@@ -161,6 +161,12 @@ func (p *program) end(readers []string) {
 		for _, c := range calls {
 			p.call(c)
 			p.traced = p.traced[:len(p.traced)-1]
+		}
+	}
+	for _, statuses := range [][]string{nil, {"pending"}, {"accepted"}, {"expired"}} {
+		want := p.model.Listing(statuses)
+		if got := p.hub.listing(p.began, statuses); !slices.Equal(got, want) {
+			p.fail("the operator lists %q as %v\nthe model says %v", statuses, got, want)
 		}
 	}
 	p.sweep()

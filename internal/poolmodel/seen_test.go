@@ -3,6 +3,7 @@ package poolmodel_test
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"handclasp/internal/handoff"
 	"handclasp/internal/hub"
@@ -105,4 +106,21 @@ func (d *driver) events(name string) []poolmodel.Event {
 		list = append(list, poolmodel.Event{Type: e.Type, State: e.State, Epoch: e.Epoch})
 	}
 	return list
+}
+
+// listing is what the operator sees of the handoffs of a program, which began at that time.
+func (d *driver) listing(began time.Time, statuses []string) []string {
+	in := hub.ListInput{Since: began, Statuses: statuses, Limit: 7}
+	var list []string
+	for {
+		page, err := d.f.Hub.Handoffs(bg, hubtest.Operator(), in)
+		d.must(err)
+		for i := range page.Items {
+			h := &page.Items[i].Handoff
+			list = append(list, poolmodel.Line(d.names[h.ID], h.State, d.who(h.Holder), h.Epoch))
+		}
+		if in.Cursor = page.NextCursor; in.Cursor == "" {
+			return list
+		}
+	}
 }
