@@ -208,3 +208,25 @@ func TestARepeatedReleaseDoesNotTellWhoHasItNow(t *testing.T) {
 		}
 	})
 }
+
+func TestABlockCountsInAThreadAsLongAsItsAgentHasAPartInIt(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		anna, bob, cid := f.Agent("anna@acme"), f.Agent("bob@acme"), able(f, "cid@acme")
+		disable(f, "bob@acme")
+		later := opened(f, anna, hub.OpenInput{Target: firstChoice("bob@acme")}).HandoffID
+		noError(t, f.Hub.SetDisabled(bg, hubtest.Operator(), "bob@acme", false))
+		id := opened(f, anna, hub.OpenInput{Target: firstChoice("bob@acme")}).HandoffID
+		block(f, bob, "anna@acme", true)
+		for _, id := range []string{id, later} {
+			_, err := f.Hub.Send(bg, anna, hub.SendInput{ThreadID: id, Body: "well?"})
+			hubtest.WantCode(t, err, handoff.CodeTeammateBlocked)
+		}
+		f.Clock.Advance(time.Minute)
+		for _, id := range []string{id, later} {
+			_, err := f.Hub.Claim(bg, cid, claiming(cid, id, 0))
+			noError(t, err)
+			say(f, anna, id, "well?")
+		}
+	})
+}

@@ -371,9 +371,22 @@ func (h *Hub) Send(ctx context.Context, call Call, in SendInput) (Sent, error) {
 	return out, err
 }
 
-// unblocked refuses to append to a thread whose other side blocks the actor.
+// unblocked refuses to append to a thread whose other side blocks the actor. The one that a pool
+// handoff names is a side of it until it has declined or somebody has claimed.
 func (c *change) unblocked(row *handoff.Handoff) error {
-	for _, other := range others(row) {
+	sides := []string{row.Creator, row.Holder}
+	if row.Door != handoff.DoorPool || row.Holder == "" && !row.RecipientDeclined {
+		named := row.Recipient
+		if named == "" && row.Target.HasFallback() { // it came later
+			a, err := c.agentCalled("target.agent_id", row.Target.AgentID)
+			if err != nil && !isCode(err, handoff.CodeRecipientNotFound) {
+				return err
+			}
+			named = a.ID
+		}
+		sides = append(sides, named)
+	}
+	for _, other := range sides {
 		if other == "" || other == c.call.Actor.ID || c.call.Actor.IsOperator() {
 			continue
 		}

@@ -40,8 +40,9 @@ func (m *Model) send(c Call, h *Handoff) Reply {
 	case c.Asks && (h.State != handoff.Claimed || h.Holder != c.Actor):
 		return refuse(handoff.CodeNotOwner)
 	}
-	for _, other := range []string{h.Creator, h.Recipient, h.Holder} {
-		if other != c.Actor && m.Blocks(other, c.Actor) {
+	for other := range m.Agents {
+		side := other == h.Creator || other == h.Holder || h.invited(other)
+		if side && other != c.Actor && m.Blocks(other, c.Actor) {
 			return refuse(handoff.CodeTeammateBlocked)
 		}
 	}
