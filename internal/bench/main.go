@@ -157,7 +157,7 @@ func (j job) run() (outcome, error) {
 		return j.hub()
 	case "claim-next", "claim-ids":
 		return j.claims()
-	case "raw-claims":
+	case "raw-claims", "raw-ids":
 		return j.rawClaims()
 	case "load":
 		return j.load()

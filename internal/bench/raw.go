@@ -246,8 +246,12 @@ func batched(ctx context.Context, db *sql.DB, statements []string) (apply func(r
 			batch := []request{first}
 			for next := true; next; {
 				for k, row := range batch[len(batch)-1].rows {
-					_, e := prepared[k].ExecContext(ctx, row...)
-					err = errors.Join(err, e)
+					done, e := prepared[k].ExecContext(ctx, row...)
+					if err = errors.Join(err, e); e == nil && k == 0 {
+						if n, e := done.RowsAffected(); e == nil && n == 0 {
+							break // another was faster, so the rest is not due
+						}
+					}
 				}
 				next = false
 				if len(batch) < 128 && time.Since(began) < 5*time.Millisecond {

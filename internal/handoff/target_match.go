@@ -153,7 +153,10 @@ func selectorKeys(selector []Requirement) []string {
 
 // AgentKeys are the index keys that can stand for a; see [Target.Keys]. Sorted, each once.
 func AgentKeys(a *Agent) []string {
-	keys := []string{keyAny, keyScan, agentKey(a.Handle), agentKey(a.ID), "role:" + a.Role}
+	keys := []string{keyAny, keyScan, agentKey(a.Handle), agentKey(a.ID)}
+	if a.Role != "" {
+		keys = append(keys, "role:"+a.Role)
+	}
 	for _, name := range a.Capabilities {
 		keys = append(keys, "cap:"+name)
 	}

@@ -44,7 +44,7 @@ func (h *Hub) Accept(ctx context.Context, call Call, in AcceptInput) (Thread, er
 		if !found {
 			var a *handoff.Agent
 			if row.Door == handoff.DoorPool {
-				a, err = c.keptLabelled(call.Actor, row.WorkspaceID)
+				a, err = c.keptLabelled(row.WorkspaceID)
 			} else {
 				a, err = agentFor(c.Tx, call.Actor, &row)
 			}

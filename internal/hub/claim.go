@@ -2,6 +2,8 @@ package hub
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"handclasp/internal/handoff"
@@ -53,7 +55,7 @@ func (h *Hub) Claim(ctx context.Context, call Call, in ClaimInput) (ClaimResult,
 		return ClaimResult{}, err
 	}
 	if in.ThreadID != "" {
-		w, err := h.claimOne(ctx, call, in, at, once)
+		w, err := h.claimNamed(ctx, call, in, at, once)
 		if err != nil {
 			return ClaimResult{}, err
 		}
@@ -65,6 +67,7 @@ func (h *Hub) Claim(ctx context.Context, call Call, in ClaimInput) (ClaimResult,
 func (h *Hub) claimOne(ctx context.Context, call Call, in ClaimInput, at place, once once) (Work, error) {
 	var out Work
 	err := h.change(ctx, "claim", call, func(c *change) error {
+		c.ExpectKeepAgentIn(call.Actor.ID, at.id)
 		was, row, effect, found, err := c.beginAt(c.takeToClaim, in.ThreadID, at, in.Session, once)
 		if err != nil {
 			return err
@@ -80,7 +83,7 @@ func (c *change) claimed(was, row *handoff.Handoff, effect store.Effect, found b
 	if found && !claimStands(row, c.call.Actor, effect.Epoch) {
 		return Work{}, claimGone(row)
 	}
-	a, err := c.keptLabelled(c.call.Actor, row.WorkspaceID)
+	a, err := c.keptLabelled(row.WorkspaceID)
 	if err != nil {
 		return Work{}, err
 	}
@@ -102,6 +105,8 @@ func (c *change) claimed(was, row *handoff.Handoff, effect store.Effect, found b
 func (c *change) takeToClaim(id string) (was, now handoff.Handoff, err error) {
 	return c.takeIf(id, func(h *handoff.Handoff, a *handoff.Agent) bool {
 		return h.VisibleTo(c.call.Actor, a, c.Now()) || h.Lost(a, c.Now())
+	}, func(h *handoff.Handoff) (*handoff.Agent, error) {
+		return c.keptLabelled(h.WorkspaceID)
 	})
 }
 
@@ -232,8 +237,9 @@ func before(id string) string { return id[:len(id)-1] }
 func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at place, once once, s *search) (*Work, error) {
 	var out *Work
 	from := s.after
-	err := h.change(ctx, "claim", call, func(c *change) error {
+	err := h.changeBy(h.st.WriteTogether, ctx, "claim", call, func(c *change) error {
 		out, s.after, s.more = nil, from, false
+		h.claimers.expect(c.Tx, call.Actor.ID, at, s)
 		if err := c.admit(in.Session, nil); err != nil {
 			return err
 		}
@@ -257,6 +263,7 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 		if err != nil {
 			return err
 		}
+		h.claimers.note(a, at, w)
 		was, row, ok, err := c.nextFor(a, w, s)
 		if err != nil || !ok {
 			return err
@@ -272,6 +279,34 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 		return err
 	})
 	return out, err
+}
+
+// claimers remembers how agents claimed last, so that on PostgreSQL the parts of the next claim can be
+// asked for at once. What is remembered may be out of date: then they are asked for again.
+type claimers struct{ byAgent sync.Map }
+
+type lastClaim struct {
+	at        string // the place that was meant
+	workspace string // the workspace that it was
+	keys      []string
+}
+
+func (l *claimers) note(a *handoff.Agent, at place, w store.Workspace) {
+	keys := handoff.AgentKeys(a)
+	if was, ok := l.byAgent.Load(a.ID); ok {
+		if was := was.(lastClaim); was.at == at.id && was.workspace == w.ID && slices.Equal(was.keys, keys) {
+			return
+		}
+	}
+	l.byAgent.Store(a.ID, lastClaim{at: at.id, workspace: w.ID, keys: keys})
+}
+
+func (l *claimers) expect(tx *store.Tx, agentID string, at place, s *search) {
+	if was, ok := l.byAgent.Load(agentID); ok {
+		if was := was.(lastClaim); was.at == at.id {
+			tx.ExpectClaim(agentID, at.id, was.workspace, s.among.keys(was.keys), s.after)
+		}
+	}
 }
 
 // nextFor locks the next handoff that the agent may claim. When the first ones do not fit it gives
@@ -341,6 +376,9 @@ func (c *change) busy(a *handoff.Agent, workspace string, keys []string, s *sear
 			fits, _, err := claimable(c.Tx, &list[i], a)
 			if err != nil {
 				return row, false, false, err
+			}
+			if fits && !c.MayWait() {
+				return row, false, false, store.ErrWaits
 			}
 			if fits {
 				row, err = c.LockHandoff(list[i].ID)
@@ -430,7 +468,7 @@ func (c *change) claimAs(was, row *handoff.Handoff, a *handoff.Agent, lease time
 	in.Agent, in.Lease = a, lease
 	event, err := row.Claim(c.call.Actor, in, c.Now(), c.hub.lim)
 	if err != nil {
-		return c.namingHolder(err, row, a)
+		return c.hub.namingHolder(c.Tx, c.call.Actor, err, row, a)
 	}
 	if c.call.Actor.ID == row.Recipient {
 		if row.FetchedAt.IsZero() {
@@ -460,15 +498,15 @@ func toldOfClaim(row *handoff.Handoff) []string {
 }
 
 // namingHolder adds who was faster, for those who may see it.
-func (c *change) namingHolder(err error, row *handoff.Handoff, a *handoff.Agent) error {
+func (h *Hub) namingHolder(tx *store.Tx, actor handoff.Actor, err error, row *handoff.Handoff, a *handoff.Agent) error {
 	e, ok := err.(*handoff.Error) //nolint:errorlint // a refusal of ours is not wrapped
-	if !ok || e.Code != handoff.CodeAlreadyClaimed || row.Door != handoff.DoorPool || !row.ReadableBy(c.call.Actor, a, c.Now()) {
+	if !ok || e.Code != handoff.CodeAlreadyClaimed || row.Door != handoff.DoorPool || !row.ReadableBy(actor, a, tx.Now()) {
 		return err
 	}
-	holder, readErr := c.Agent(row.Holder)
+	names, readErr := h.handles.of(tx, map[string]bool{row.Holder: true})
 	if readErr != nil {
 		return readErr
 	}
-	e.Message = holder.Handle + " holds this handoff"
-	return e.With("claimed_by", holder.Handle)
+	e.Message = names[row.Holder] + " holds this handoff"
+	return e.With("claimed_by", names[row.Holder])
 }

@@ -48,17 +48,19 @@ type Config struct {
 
 // Hub runs the use cases over one store.
 type Hub struct {
-	cfg     Config
-	st      *store.Store
-	lim     handoff.Limits
-	log     *slog.Logger
-	metrics *telemetry.Metrics
-	waiters *waiters
-	keys    *keyCache
-	agents  rosterCache
-	handles handleCache
-	rates   *rates
-	stats   statsCache
+	cfg      Config
+	st       *store.Store
+	lim      handoff.Limits
+	log      *slog.Logger
+	metrics  *telemetry.Metrics
+	waiters  *waiters
+	keys     *keyCache
+	agents   rosterCache
+	claimers claimers
+	claiming claiming
+	handles  handleCache
+	rates    *rates
+	stats    statsCache
 	// sessions were used since it was last written down when.
 	sessions sessionUses
 	// secret signs the sessions of browsers, inviteSecret join links.
@@ -143,6 +145,9 @@ type change struct {
 	did  []did
 	// session is the one that the caller names.
 	session string
+	// kept is the caller as keptLabelled read it in the workspace keptIn.
+	kept   *handoff.Agent
+	keptIn string
 }
 
 type did struct {
@@ -153,9 +158,13 @@ type did struct {
 // change runs fn in one transaction, and after the commit wakes those whom it concerns. fn may
 // run more than once.
 func (h *Hub) change(ctx context.Context, verb string, call Call, fn func(*change) error) error {
+	return h.changeBy(h.st.Write, ctx, verb, call, fn)
+}
+
+func (h *Hub) changeBy(write func(context.Context, func(*store.Tx) error) error, ctx context.Context, verb string, call Call, fn func(*change) error) error {
 	began := time.Now()
 	var c *change
-	err := h.st.Write(ctx, func(tx *store.Tx) error {
+	err := write(ctx, func(tx *store.Tx) error {
 		c = &change{Tx: tx, hub: h, verb: verb, call: call, wake: map[string]bool{}}
 		return fn(c)
 	})
@@ -209,10 +218,11 @@ func (h *Hub) wakeLocal(keys []string) {
 func (c *change) take(id string) (was, now handoff.Handoff, err error) {
 	return c.takeIf(id, func(h *handoff.Handoff, a *handoff.Agent) bool {
 		return h.VisibleTo(c.call.Actor, a, c.Now())
-	})
+	}, func(h *handoff.Handoff) (*handoff.Agent, error) { return agentFor(c.Tx, c.call.Actor, h) })
 }
 
-func (c *change) takeIf(id string, visible func(*handoff.Handoff, *handoff.Agent) bool) (was, now handoff.Handoff, err error) {
+// takeIf is take by another rule of who may see the handoff.
+func (c *change) takeIf(id string, visible func(*handoff.Handoff, *handoff.Agent) bool, labels func(*handoff.Handoff) (*handoff.Agent, error)) (was, now handoff.Handoff, err error) {
 	was, err = c.LockHandoff(id)
 	if err != nil {
 		return was, was, err
@@ -221,7 +231,7 @@ func (c *change) takeIf(id string, visible func(*handoff.Handoff, *handoff.Agent
 	seen := was.At(c.Now()) // a lease that is over shows h to nobody any more
 	// The agent's labels are read only where its part in the handoff does not say enough.
 	if !visible(&seen, &handoff.Agent{ID: c.call.Actor.ID, Handle: c.call.Actor.Handle}) || needsLabels(c.call.Actor, &seen) {
-		a, err := agentFor(c.Tx, c.call.Actor, &seen)
+		a, err := labels(&seen)
 		if err != nil {
 			return was, now, err
 		}

@@ -15,8 +15,9 @@ import (
 	"handclasp/internal/store"
 )
 
-// Races. Calls meet inside their transactions (hubtest.Crossing), on PostgreSQL from two nodes. After each round the rows, the index of what is offered, the
-// counts of dependencies and the log must fit each other.
+// Races. Calls meet inside their transactions (hubtest.Crossing), each from a hub of its own, or those
+// that try for one handoff would wait for each other before; on PostgreSQL from two nodes. After each
+// round the rows, the index of what is offered, the counts of dependencies and the log must fit each other.
 
 // raceRounds is how often a race is run on one database: 200 times on both together, and a crowd
 // less often where it costs more. HANDCLASP_RACES is another number for each.
@@ -38,7 +39,7 @@ type stage struct {
 	*hubtest.Fixture
 	t           *testing.T
 	cross       *hubtest.Crossing
-	nodes       [2]*hub.Hub
+	hubs        []*hub.Hub // at least two
 	round, kind int
 	root        string
 	made        []string
@@ -55,9 +56,15 @@ func races(t *testing.T, workers int, round func(s *stage)) {
 			t.Parallel()
 			s := &stage{t: t, cross: hubtest.NewCrossing()}
 			s.Fixture = hubtest.New(t, kind, s.cross.Watch())
-			s.nodes = [2]*hub.Hub{s.Hub, s.Hub}
+			stores := []*store.Store{s.Store}
 			if kind == "postgres" {
-				_, s.nodes[1] = s.Node(s.HubCfg)
+				other, _ := s.Node(s.HubCfg)
+				stores = append(stores, other)
+			}
+			for i := range workers + 2 {
+				cfg := s.HubCfg
+				cfg.Store = stores[i%len(stores)]
+				s.hubs = append(s.hubs, hub.New(cfg))
 			}
 			s.anna, s.bob, s.cid = s.Agent("anna@acme"), able(s.Fixture, "bob@acme"), able(s.Fixture, "cid@acme")
 			s.able = []hub.Call{s.bob, s.cid}
@@ -120,7 +127,7 @@ func (s *stage) delivered() string {
 	return id
 }
 
-// verb is a call that a stage can play on either node. What it gives may be nil.
+// verb is a call that a stage can play on any hub. What it gives may be nil.
 type verb func(h *hub.Hub) (*hub.Work, error)
 
 type outcome struct {
@@ -241,8 +248,8 @@ func (s *stage) late() bool { return s.kind == secondHolds || s.kind == timePass
 func (s *stage) meet(first, second verb, meanwhile func()) (a, b outcome) {
 	s.t.Helper()
 	s.kind = s.round % ways
-	f := func() { a.work, a.err = first(s.nodes[0]) }
-	g := func() { b.work, b.err = second(s.nodes[1]) }
+	f := func() { a.work, a.err = first(s.hubs[0]) }
+	g := func() { b.work, b.err = second(s.hubs[1]) }
 	switch s.kind {
 	case firstHolds:
 		s.cross.Run(s.Fixture, f, meanwhile, g)
@@ -276,14 +283,14 @@ func atOnce(calls ...func()) {
 	wg.Wait()
 }
 
-// crowd plays many verbs at once, on both nodes, every other round with the first of them held
+// crowd plays many verbs at once, every other round with the first of them held
 // before its commit.
 func (s *stage) crowd(verbs []verb) []outcome {
 	s.t.Helper()
 	out := make([]outcome, len(verbs))
 	calls := make([]func(), len(verbs))
 	for i, v := range verbs {
-		calls[i] = func() { out[i].work, out[i].err = v(s.nodes[i%2]) }
+		calls[i] = func() { out[i].work, out[i].err = v(s.hubs[i]) }
 	}
 	if s.round%2 == 0 {
 		s.cross.Run(s.Fixture, calls[0], nil, calls[1:]...)

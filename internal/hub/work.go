@@ -119,14 +119,21 @@ func labelled(tx *store.Tx, actor handoff.Actor, workspaceID string) (*handoff.A
 	return &a, err
 }
 
-// keptLabelled is labelled for one that is about to hold something: it cannot be turned off before
+// keptLabelled is labelled for the caller that is about to hold something: it cannot be turned off before
 // that is committed, and then what it holds is found.
-func (c *change) keptLabelled(actor handoff.Actor, workspaceID string) (*handoff.Agent, error) {
+func (c *change) keptLabelled(workspaceID string) (*handoff.Agent, error) {
+	actor := c.call.Actor
 	if actor.Kind != handoff.KindAgent {
 		return nil, nil
 	}
-	a, err := c.KeepAgentIn(actor.ID, workspaceID)
-	return &a, err
+	if c.kept == nil || c.keptIn != workspaceID {
+		a, err := c.KeepAgentIn(actor.ID, workspaceID)
+		if err != nil {
+			return nil, err
+		}
+		c.kept, c.keptIn = &a, workspaceID
+	}
+	return c.kept, nil
 }
 
 // GetInput reads one handoff.

@@ -32,6 +32,7 @@ func (c *Crossing) Watch() Option {
 		cfg.Pause = c.pause
 		if cfg.URL != "" {
 			cfg.MaxConns = 32 // so that as many calls can wait for one row
+			cfg.Lanes = -1    // each in a transaction of its own
 		}
 	})
 }

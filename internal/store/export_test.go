@@ -132,3 +132,16 @@ func (noRows) Next() bool        { return false }
 func (noRows) Scan(...any) error { return nil }
 func (noRows) Err() error        { return nil }
 func (noRows) Close() error      { return nil }
+
+// Waiting is how many calls wait for a shared transaction.
+func (s *Store) Waiting() int {
+	s.joint.mu.Lock()
+	defer s.joint.mu.Unlock()
+	return len(s.joint.waiting)
+}
+
+// Xact is the id of the transaction on PostgreSQL.
+func (tx *Tx) Xact() (id string, err error) {
+	err = tx.row("SELECT pg_current_xact_id()::text").scan(&id)
+	return id, err
+}

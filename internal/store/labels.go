@@ -19,24 +19,35 @@ func (tx *Tx) KeepAgentIn(id, workspaceID string) (handoff.Agent, error) {
 	return tx.agentIn(id, workspaceID, tx.d.forKeyShare("a"))
 }
 
+// ExpectAgentIn announces [Tx.AgentIn].
+func (tx *Tx) ExpectAgentIn(id, workspaceID string) {
+	tx.e.expect(agentInQuery, []any{id, workspaceID})
+}
+
+// ExpectKeepAgentIn announces [Tx.KeepAgentIn].
+func (tx *Tx) ExpectKeepAgentIn(id, workspaceID string) {
+	tx.e.expect(agentInQuery+tx.d.forKeyShare("a"), []any{id, workspaceID})
+}
+
+const agentInQuery = `SELECT ` + agentColumns + `, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
+		CASE WHEN EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $2 AND w.strict <> 0 AND NOT EXISTS
+			(SELECT 1 FROM workspace_members m WHERE m.workspace_id = w.id AND m.agent_id = a.id)) THEN 1 ELSE 0 END
+	FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`
+
 func (tx *Tx) agentIn(id, workspaceID, lock string) (handoff.Agent, error) {
 	var s agentScan
 	var labels AgentRow
 	found := false
 	var outside int64
-	err := tx.each(`SELECT `+agentColumns+`, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
-			CASE WHEN EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $2 AND w.strict <> 0 AND NOT EXISTS
-				(SELECT 1 FROM workspace_members m WHERE m.workspace_id = w.id AND m.agent_id = a.id)) THEN 1 ELSE 0 END
-		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`+lock,
-		[]any{id, workspaceID}, func(r rows) error {
-			var kind, name, value string
-			found = true
-			if err := r.Scan(append(s.dest(), &kind, &name, &value, &outside)...); err != nil {
-				return err
-			}
-			labels.add(kind, name, value)
-			return nil
-		})
+	err := tx.each(agentInQuery+lock, []any{id, workspaceID}, func(r rows) error {
+		var kind, name, value string
+		found = true
+		if err := r.Scan(append(s.dest(), &kind, &name, &value, &outside)...); err != nil {
+			return err
+		}
+		labels.add(kind, name, value)
+		return nil
+	})
 	if err != nil {
 		return handoff.Agent{}, err
 	}
@@ -46,6 +57,15 @@ func (tx *Tx) agentIn(id, workspaceID, lock string) (handoff.Agent, error) {
 	a, err := s.value()
 	a.Capabilities, a.Tags, a.Outside = labels.Capabilities, labels.Tags, outside != 0
 	return a.Agent, err
+}
+
+// ExpectClaim announces what a claim of the next one asks: [Tx.KeepClaimant], and then
+// [Tx.TakeOffered] of these keys.
+func (tx *Tx) ExpectClaim(agentID, workspaceID, takeFrom string, keys []string, after Place) {
+	tx.e.expect(tx.claimantQuery(tx.d.forKeyShare("a")), []any{agentID, workspaceID})
+	if len(keys) <= maxKeys {
+		tx.e.expect(tx.takeOffered(takeFrom, keys, after))
+	}
 }
 
 // Claimant reads an agent with its labels together with the workspace that an id stands for, by way of
@@ -64,24 +84,15 @@ func (tx *Tx) claimant(agentID, workspaceID, lock string) (w Workspace, a handof
 	var labels AgentRow
 	found := false
 	var strict, created, outside, lapses, opens int64
-	err = tx.each(`SELECT `+agentColumns+`, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
-			COALESCE(w.id, ''), COALESCE(w.root, ''), COALESCE(w.strict, 0), COALESCE(w.created_at, 0),
-			CASE WHEN w.strict <> 0 AND m.agent_id IS NULL THEN 1 ELSE 0 END,
-			COALESCE((SELECT min(lease_expires_at) FROM handoffs`+tx.d.by("handoffs_by_lease")+` WHERE state = 'claimed' AND lease_expires_at > 0), 0),
-			COALESCE((SELECT min(fallback_at) FROM handoffs`+tx.d.by("handoffs_by_fallback")+` WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0), 0)
-		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id
-		LEFT JOIN workspaces w ON w.id = (SELECT CASE WHEN x.alias_of = '' THEN x.id ELSE x.alias_of END FROM workspaces x WHERE x.id = $2)
-		LEFT JOIN workspace_members m ON m.workspace_id = w.id AND m.agent_id = a.id
-		WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`+lock,
-		[]any{agentID, workspaceID}, func(r rows) error {
-			var kind, name, value string
-			found = true
-			if err := r.Scan(append(s.dest(), &kind, &name, &value, &w.ID, &w.Root, &strict, &created, &outside, &lapses, &opens)...); err != nil {
-				return err
-			}
-			labels.add(kind, name, value)
-			return nil
-		})
+	err = tx.each(tx.claimantQuery(lock), []any{agentID, workspaceID}, func(r rows) error {
+		var kind, name, value string
+		found = true
+		if err := r.Scan(append(s.dest(), &kind, &name, &value, &w.ID, &w.Root, &strict, &created, &outside, &lapses, &opens)...); err != nil {
+			return err
+		}
+		labels.add(kind, name, value)
+		return nil
+	})
 	if err != nil {
 		return w, a, err
 	}
@@ -98,6 +109,18 @@ func (tx *Tx) claimant(agentID, workspaceID, lock string) (w Workspace, a handof
 	row, err := s.value()
 	row.Capabilities, row.Tags, row.Outside = labels.Capabilities, labels.Tags, outside != 0
 	return w, row.Agent, err
+}
+
+func (tx *Tx) claimantQuery(lock string) string {
+	return `SELECT ` + agentColumns + `, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
+			COALESCE(w.id, ''), COALESCE(w.root, ''), COALESCE(w.strict, 0), COALESCE(w.created_at, 0),
+			CASE WHEN w.strict <> 0 AND m.agent_id IS NULL THEN 1 ELSE 0 END,
+			COALESCE((SELECT min(lease_expires_at) FROM handoffs` + tx.d.by("handoffs_by_lease") + ` WHERE state = 'claimed' AND lease_expires_at > 0), 0),
+			COALESCE((SELECT min(fallback_at) FROM handoffs` + tx.d.by("handoffs_by_fallback") + ` WHERE state = 'open' AND fallback_at > 0 AND fallback_opened = 0), 0)
+		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id
+		LEFT JOIN workspaces w ON w.id = (SELECT CASE WHEN x.alias_of = '' THEN x.id ELSE x.alias_of END FROM workspaces x WHERE x.id = $2)
+		LEFT JOIN workspace_members m ON m.workspace_id = w.id AND m.agent_id = a.id
+		WHERE a.id = $1 ORDER BY l.kind, l.name, l.value` + lock
 }
 
 // add gives the agent one label as it was read.

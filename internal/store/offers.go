@@ -71,11 +71,17 @@ const maxKeys = 100
 // them, each key by a walk of the primary key.
 func (tx *Tx) offered(workspace string, keys []string, after Place, limit int) (query string, args []any) {
 	args = []any{workspace, after.Rank, after.CreatedAt, after.ID, limit}
+	walk := func(key string) string {
+		return `(SELECT rank, position, handoff_id FROM offers WHERE target_key = ` + key + ` AND workspace_id = $1
+			AND (rank, position, handoff_id) > ($2, $3, $4) ORDER BY rank, position, handoff_id LIMIT $5) AS `
+	}
+	if !tx.Alone() { // one branch for all keys: there, starting a statement costs more than running it
+		return `SELECT DISTINCT k.* FROM unnest(CAST($6 AS text[])) AS key CROSS JOIN LATERAL ` + walk("key") + "k", append(args, keys)
+	}
 	branches := make([]string, len(keys))
 	for i, k := range keys {
 		args = append(args, k)
-		branches[i] = `SELECT * FROM (SELECT rank, position, handoff_id FROM offers WHERE target_key = $` + itoa(len(args)) + ` AND workspace_id = $1
-			AND (rank, position, handoff_id) > ($2, $3, $4) ORDER BY rank, position, handoff_id LIMIT $5) AS k` + itoa(i)
+		branches[i] = `SELECT * FROM ` + walk("$"+itoa(len(args))) + `k` + itoa(i)
 	}
 	return strings.Join(branches, " UNION "), args
 }
@@ -126,18 +132,10 @@ func InOrder(list []handoff.Handoff) []handoff.Handoff {
 // TakeOffered locks the first handoff under any of the keys behind the place that nobody else is
 // changing just now. Where others write at the same time, none may be found although there is one.
 func (tx *Tx) TakeOffered(workspace string, keys []string, after Place) (h handoff.Handoff, found bool, err error) {
-	// Enough for as many callers at once, each of which takes the first that is left; where there is
-	// one writer, the first is free.
-	candidates := 64
-	if tx.Alone() {
-		candidates = 1
-	}
 	best := handoff.Handoff{}
 	for some := range slices.Chunk(keys, maxKeys) {
-		query, args := tx.offered(workspace, some, after, candidates)
-		list, err := tx.handoffs(`SELECT `+allColumns+` FROM (SELECT * FROM (`+query+`) AS u ORDER BY rank, position, handoff_id LIMIT $5) AS o
-			CROSS JOIN handoffs h WHERE h.id = o.handoff_id AND h.state = 'open' AND h.deps_pending = 0 AND h.deps_failed = 0
-			ORDER BY o.rank, o.position, o.handoff_id LIMIT 1`+tx.d.skipLocked(), args)
+		query, args := tx.takeOffered(workspace, some, after)
+		list, err := tx.handoffs(query, args)
 		if err != nil {
 			return best, false, err
 		}
@@ -146,6 +144,22 @@ func (tx *Tx) TakeOffered(workspace string, keys []string, after Place) (h hando
 		}
 	}
 	return best, found, nil
+}
+
+func (tx *Tx) takeOffered(workspace string, keys []string, after Place) (query string, args []any) {
+	// Enough for as many callers at once, each of which takes the first that is left; where there is
+	// one writer, the first is free.
+	candidates := 64
+	switch {
+	case tx.Alone():
+		candidates = 1
+	case !tx.MayWait(): // more than the other lanes have
+		candidates = tx.s.joint.lanes * perLane
+	}
+	query, args = tx.offered(workspace, keys, after, candidates)
+	return `SELECT ` + allColumns + ` FROM (SELECT * FROM (` + query + `) AS u ORDER BY rank, position, handoff_id LIMIT $5) AS o
+		CROSS JOIN handoffs h WHERE h.id = o.handoff_id AND h.state = 'open' AND h.deps_pending = 0 AND h.deps_failed = 0
+		ORDER BY o.rank, o.position, o.handoff_id LIMIT 1` + tx.d.skipLocked(), args
 }
 
 // Alone reports whether no other transaction writes while tx runs.

@@ -98,6 +98,9 @@ func wantWalks(t *testing.T, what, kind, plan string, keys int) {
 		t.Errorf("%s: %s\n%s", what, scan, plan)
 	}
 	walks := map[string]string{"sqlite": "SEARCH offers USING PRIMARY KEY (target_key=? AND workspace_id=? AND (rank,position,handoff_id)>(?,?,?))", "postgres": "Scan using offers_pkey on offers"}[kind]
+	if kind == "postgres" {
+		keys = 1 // one walk, begun for each
+	}
 	lines := mentionsIt.FindAllString(plan, -1)
 	if len(lines) < keys || slices.ContainsFunc(lines, func(line string) bool { return !strings.Contains(line, walks) }) {
 		t.Errorf("%s looks at offers %d times:\n%s", what, len(lines), plan)

@@ -1,15 +1,19 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"handclasp/internal/handoff"
@@ -33,6 +37,10 @@ func (s *Store) openPostgres(ctx context.Context) error {
 	}
 	s.db.SetMaxOpenConns(conns + 2) // two for telling other nodes, see notify.go
 	s.out = newOutgoing()
+	s.joint = &together{s: s, lanes: s.cfg.Lanes}
+	if s.cfg.Lanes == 0 {
+		s.joint.lanes = lanes
+	}
 	s.db.SetMaxIdleConns(conns)
 	s.db.SetConnMaxLifetime(time.Hour)
 	if err := migrateTo(ctx, s.d, s.db, s.cfg.schemaVersion()); err != nil {
@@ -52,6 +60,8 @@ func (s *Store) postgresConfig() (*pgx.ConnConfig, error) {
 	// A node that stalls inside a transaction must not hold back every reader of events.
 	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "10000"
 	cfg.RuntimeParams["lock_timeout"] = "8000"
+	// Every query is written for one plan, whatever is asked for; making a plan costs more than most take to run.
+	cfg.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = 5 * time.Second
 	}
@@ -87,39 +97,73 @@ type pgTx struct {
 	begin string
 	open  bool
 	now   time.Time
-	queue *pgx.Batch
-	one   []bool // per queued statement: must change exactly one row
+	queue []queued
+	next  []expected
+}
+
+// queued is a write that waits for the next way to the server; one must change exactly one row.
+type queued struct {
+	query string
+	args  []any
+	one   bool
+}
+
+// guarded makes the server itself refuse a guarded write that misses: it may travel together
+// with COMMIT, and then it is too late to look at the number of rows.
+func (q *queued) guarded() string {
+	if !q.one {
+		return q.query
+	}
+	return "WITH guarded AS (" + q.query + " RETURNING 1) SELECT 1 / (CASE WHEN count(*) = 1 THEN 1 ELSE 0 END) FROM guarded"
+}
+
+// expected is a query that was announced; rows are there once it was asked ahead.
+type expected struct {
+	query string
+	args  []any
+	rows  *readRows
+}
+
+func (t *pgTx) expect(query string, args []any) {
+	t.next = append(t.next, expected{query: query, args: args})
 }
 
 func (t *pgTx) exec(_ context.Context, query string, args []any) error {
-	t.queue.Queue(query, args...)
-	t.one = append(t.one, false)
-	return nil
+	return t.enqueue(queued{query, args, false})
 }
 
-// execOne makes the server itself refuse a guarded write that misses: it may travel together
-// with COMMIT, and then it is too late to look at the number of rows.
 func (t *pgTx) execOne(_ context.Context, query string, args []any) error {
-	t.queue.Queue("WITH guarded AS ("+query+" RETURNING 1) SELECT 1 / (CASE WHEN count(*) = 1 THEN 1 ELSE 0 END) FROM guarded", args...)
-	t.one = append(t.one, true)
+	return t.enqueue(queued{query, args, true})
+}
+
+func (t *pgTx) enqueue(q queued) error {
+	t.next = nil // what was read ahead may not be so any more
+	t.queue = append(t.queue, q)
 	return nil
 }
 
 // send puts BEGIN and the clock in front of the queue when the transaction is not open yet,
-// sends everything, and reads the answers up to the statements that the caller adds.
-func (t *pgTx) send(ctx context.Context, add func(*pgx.Batch)) (pgx.BatchResults, error) {
-	batch := t.queue
+// sends everything, and reads the answers up to the statements that the caller adds. last tells
+// that the transaction ends with them.
+func (t *pgTx) send(ctx context.Context, last bool, add func(*pgx.Batch)) (pgx.BatchResults, error) {
+	batch := &pgx.Batch{}
 	if !t.open {
-		batch = &pgx.Batch{}
 		batch.Queue(t.begin)
 		batch.Queue("SELECT clock_timestamp()")
-		batch.QueuedQueries = append(batch.QueuedQueries, t.queue.QueuedQueries...)
+	}
+	for i := range t.queue {
+		q := &t.queue[i]
+		if last {
+			batch.Queue(q.guarded(), q.args...)
+			continue
+		}
+		batch.Queue(q.query, q.args...)
 	}
 	if add != nil {
 		add(batch)
 	}
-	one := t.one
-	t.queue, t.one = &pgx.Batch{}, nil
+	wrote := t.queue
+	t.queue = nil
 	results := t.conn.SendBatch(ctx, batch)
 	if !t.open {
 		if _, err := results.Exec(); err != nil {
@@ -130,25 +174,46 @@ func (t *pgTx) send(ctx context.Context, add func(*pgx.Batch)) (pgx.BatchResults
 			return nil, errors.Join(err, results.Close())
 		}
 	}
-	return results, check(results, one)
+	return results, check(results, wrote, last)
 }
 
 // check reads the answers of queued writes.
-func check(results pgx.BatchResults, one []bool) error {
-	for _, exactly := range one {
-		if _, err := results.Exec(); err != nil {
-			var pg *pgconn.PgError
-			if exactly && errors.As(err, &pg) && pg.Code == "22012" { // division by zero
-				err = errors.Join(errNotOne, err)
-			}
-			return errors.Join(err, results.Close())
+func check(results pgx.BatchResults, wrote []queued, last bool) error {
+	for _, q := range wrote {
+		tag, err := results.Exec()
+		var pg *pgconn.PgError
+		switch {
+		case err == nil && (!q.one || last || tag.RowsAffected() == 1):
+			continue
+		case err == nil:
+			err = errNotOne
+		case q.one && errors.As(err, &pg) && pg.Code == "22012": // division by zero
+			err = errors.Join(errNotOne, err)
 		}
+		return errors.Join(err, results.Close())
 	}
 	return nil
 }
 
 func (t *pgTx) query(ctx context.Context, query string, args []any) (rows, error) {
-	results, err := t.send(ctx, func(b *pgx.Batch) { b.Queue(query, args...) })
+	next := t.next
+	t.next = nil
+	if len(next) > 0 && next[0].query == query && reflect.DeepEqual(next[0].args, args) {
+		if next[0].rows != nil {
+			t.next = next[1:]
+			return next[0].rows, nil
+		}
+		next = next[1:] // it is asked itself
+	}
+	if len(next) > 0 && next[0].rows != nil {
+		next = nil // something else is asked than was announced
+	}
+	results, err := t.send(ctx, false, func(b *pgx.Batch) {
+		b.Queue(query, args...)
+		for _, e := range next {
+			b.Queue(e.query, e.args...)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +221,20 @@ func (t *pgTx) query(ctx context.Context, query string, args []any) (rows, error
 	if err != nil {
 		return nil, errors.Join(err, results.Close())
 	}
-	return &pgRows{r, results}, nil
+	if len(next) == 0 {
+		return &pgRows{r, results}, nil
+	}
+	first, err := t.readRows(r)
+	for i := 0; i < len(next) && err == nil; i++ {
+		if r, err = results.Query(); err == nil {
+			next[i].rows, err = t.readRows(r)
+		}
+	}
+	if err = errors.Join(err, results.Close()); err != nil {
+		return nil, err
+	}
+	t.next = next
+	return first, nil
 }
 
 func (t *pgTx) begun(ctx context.Context) (time.Time, error) {
@@ -164,7 +242,7 @@ func (t *pgTx) begun(ctx context.Context) (time.Time, error) {
 		return t.clock(), nil
 	}
 	if !t.open {
-		results, err := t.send(ctx, nil)
+		results, err := t.send(ctx, false, nil)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -179,16 +257,20 @@ func (t *pgTx) begun(ctx context.Context) (time.Time, error) {
 // implicit transaction and needs neither BEGIN nor COMMIT.
 func (t *pgTx) commit(ctx context.Context) error {
 	if !t.open {
-		if t.queue.Len() == 0 {
+		if len(t.queue) == 0 {
 			return nil
 		}
-		results := t.conn.SendBatch(ctx, t.queue)
-		if err := check(results, t.one); err != nil {
+		batch := &pgx.Batch{}
+		for i := range t.queue {
+			batch.Queue(t.queue[i].guarded(), t.queue[i].args...)
+		}
+		results := t.conn.SendBatch(ctx, batch)
+		if err := check(results, t.queue, true); err != nil {
 			return err
 		}
 		return results.Close()
 	}
-	results, err := t.send(ctx, func(b *pgx.Batch) { b.Queue("COMMIT") })
+	results, err := t.send(ctx, true, func(b *pgx.Batch) { b.Queue("COMMIT") })
 	if err != nil {
 		return err
 	}
@@ -216,6 +298,39 @@ func surelyRolledBack(err error) bool {
 	return pgconn.SafeToRetry(err) || errors.Is(err, errRolledBack)
 }
 
+// readRows are rows that were read to their end already.
+type readRows struct {
+	types  *pgtype.Map
+	fields []pgconn.FieldDescription
+	values [][][]byte
+	at     int
+}
+
+func (t *pgTx) readRows(r pgx.Rows) (*readRows, error) {
+	defer r.Close()
+	out := &readRows{types: t.conn.TypeMap(), fields: slices.Clone(r.FieldDescriptions())}
+	for r.Next() {
+		row := make([][]byte, len(out.fields))
+		for i, value := range r.RawValues() {
+			row[i] = bytes.Clone(value)
+		}
+		out.values = append(out.values, row)
+	}
+	return out, r.Err()
+}
+
+func (r *readRows) Next() bool {
+	r.at++
+	return r.at <= len(r.values)
+}
+
+func (r *readRows) Scan(dest ...any) error {
+	return pgx.ScanRow(r.types, r.fields, r.values[r.at-1], dest...)
+}
+
+func (*readRows) Err() error   { return nil }
+func (*readRows) Close() error { return nil }
+
 // pgRows closes its batch with the rows.
 type pgRows struct {
 	pgx.Rows
@@ -240,7 +355,7 @@ func (s *Store) writePostgres(ctx context.Context, fn func(*Tx) error) error {
 		}
 		switch kind := s.d.classify(err); {
 		case unknown:
-			return handoff.Unavailable("the database was lost while it committed; it is not known whether the call took effect", err)
+			return unknownOutcome(err)
 		case kind == faultConflict, kind == faultUnique:
 			// A unique violation means that another call with the same key was faster: read
 			// again, and find what it wrote.
@@ -256,6 +371,10 @@ func (s *Store) writePostgres(ctx context.Context, fn func(*Tx) error) error {
 			return handoff.Unavailable("too many calls changed the same handoff at once; nothing was written", err)
 		}
 	}
+}
+
+func unknownOutcome(err error) error {
+	return handoff.Unavailable("the database was lost while it committed; it is not known whether the call took effect", err)
 }
 
 func (s *Store) readPostgres(ctx context.Context, fn func(*Tx) error) error {
@@ -311,7 +430,7 @@ func (s *Store) attempt(caller, ctx context.Context, begin string, fn func(*Tx) 
 	}); err != nil {
 		return false, databaseError{err}
 	}
-	t := &pgTx{conn: pg, begin: begin, clock: s.cfg.Clock, queue: &pgx.Batch{}}
+	t := &pgTx{conn: pg, begin: begin, clock: s.cfg.Clock}
 	err = call(fn, &Tx{ctx: ctx, d: s.d, e: t, s: s})
 	if err == nil {
 		if begin == beginWrite {

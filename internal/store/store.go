@@ -37,6 +37,9 @@ type Config struct {
 	VFS string
 	// MaxConns bounds the PostgreSQL connections of this process; 0 means 16.
 	MaxConns int
+	// Lanes bounds the transactions that calls of [Store.WriteTogether] share on PostgreSQL at a time; 0
+	// means 4, a negative number that they share none.
+	Lanes int
 	// Program is the version of this program; a backup names it.
 	Program string
 	// Pause, if set, is called at the points of every write, which goes on when it returns. Tests
@@ -89,8 +92,9 @@ type Store struct {
 	// logInUse: the last checkpoint that was asked for could not empty the log.
 	logInUse atomic.Bool
 	// PostgreSQL
-	db  *sql.DB
-	out *outgoing
+	db    *sql.DB
+	out   *outgoing
+	joint *together
 }
 
 const (
@@ -189,11 +193,8 @@ func (s *Store) Shared() bool { return s.db != nil }
 // A fault of the database is [handoff.CodeUnavailable]; its message says when the outcome of
 // the commit is unknown.
 func (s *Store) Write(ctx context.Context, fn func(*Tx) error) error {
-	if err := ctx.Err(); err != nil {
-		return handoff.Unavailable("the call was cancelled before anything was written", err)
-	}
-	if s.isClosed() {
-		return errClosed
+	if err := s.mayWrite(ctx); err != nil {
+		return err
 	}
 	s.pause(Begins)
 	defer s.pause(Ends)
@@ -204,6 +205,16 @@ func (s *Store) Write(ctx context.Context, fn func(*Tx) error) error {
 		err = s.writePostgres(ctx, fn)
 	}
 	return s.translate(err)
+}
+
+func (s *Store) mayWrite(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return handoff.Unavailable("the call was cancelled before anything was written", err)
+	}
+	if s.isClosed() {
+		return errClosed
+	}
+	return nil
 }
 
 // Read runs fn on one consistent snapshot. It never writes.

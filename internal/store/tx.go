@@ -21,9 +21,15 @@ type Tx struct {
 	d   dialect
 	e   engine
 	s   *Store
+	// joint: others may share the transaction. wrote counts what was written.
+	joint bool
+	wrote int
 	// broken is the first fault that the database reported in this transaction.
 	broken error
 }
+
+// MayWait reports whether tx may wait for a row that another transaction has locked.
+func (tx *Tx) MayWait() bool { return !tx.joint }
 
 // fault notes that the database failed. From then on the transaction runs nothing more and
 // cannot commit, even if its function goes on as if nothing had happened: SQLite may have
@@ -44,6 +50,10 @@ type engine interface {
 	// execOne is exec for a guarded write that must change exactly one row.
 	execOne(ctx context.Context, query string, args []any) error
 	query(ctx context.Context, query string, args []any) (rows, error)
+	// expect announces a query that will likely come, in the order in which they will. On PostgreSQL
+	// they travel with the next one, and their rows are there when they are asked for. What was read
+	// ahead is forgotten when something is written or something else is asked.
+	expect(query string, args []any)
 	// begun returns the time of the transaction, beginning it if need be.
 	begun(ctx context.Context) (time.Time, error)
 }
@@ -77,6 +87,7 @@ func (tx *Tx) exec(query string, args ...any) error {
 	if tx.broken != nil {
 		return tx.broken
 	}
+	tx.wrote++
 	if err := tx.e.exec(tx.ctx, query, args); err != nil {
 		return tx.fault(err)
 	}
@@ -87,6 +98,7 @@ func (tx *Tx) execOne(query string, args ...any) error {
 	if tx.broken != nil {
 		return tx.broken
 	}
+	tx.wrote++
 	if err := tx.e.execOne(tx.ctx, query, args); err != nil {
 		return tx.fault(err)
 	}

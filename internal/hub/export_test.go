@@ -1,0 +1,8 @@
+package hub
+
+// Latecomers is how many calls wait because another tries for the handoff.
+func (h *Hub) Latecomers(id string) int {
+	h.claiming.mu.Lock()
+	defer h.claiming.mu.Unlock()
+	return len(h.claiming.late[id])
+}

@@ -1,0 +1,137 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"handclasp/internal/handoff"
+)
+
+// On PostgreSQL many small transactions at once cost more than their statements: each begins and
+// commits, and where all of them want the next row of one queue, each looks past those that the others
+// have locked. So calls that only take what nobody else is at share one: some lanes at a time, each with
+// the calls that came while it was busy. It must not wait for the row of another, or two lanes could
+// wait for each other; who has to wait says [ErrWaits] and gets a transaction of its own.
+const (
+	lanes   = 4
+	perLane = 6 // calls: what a lane has locked, the others have to look past
+)
+
+// ErrWaits is returned by a function of [Store.WriteTogether] that would have to wait for another
+// transaction. It must not have written anything.
+var ErrWaits = errors.New("this call waits for another transaction")
+
+// together runs functions in shared transactions.
+type together struct {
+	s       *Store
+	mu      sync.Mutex
+	waiting []*job
+	running int // of the lanes
+	lanes   int
+}
+
+// WriteTogether is [Store.Write] for a function that takes something nobody else is at. On
+// PostgreSQL others may share its transaction, so where tx.MayWait is false it must not wait for the
+// lock of a row, but return [ErrWaits]; it then runs again, alone.
+func (s *Store) WriteTogether(ctx context.Context, fn func(*Tx) error) error {
+	if s.group != nil || s.joint.lanes < 0 {
+		return s.Write(ctx, fn)
+	}
+	if err := s.mayWrite(ctx); err != nil {
+		return err
+	}
+	s.pause(Begins)
+	err := s.joint.do(ctx, fn)
+	s.pause(Ends)
+	if errors.Is(err, ErrWaits) {
+		return s.Write(ctx, fn)
+	}
+	return s.translate(err)
+}
+
+func (g *together) do(ctx context.Context, fn func(*Tx) error) error {
+	j := &job{ctx: ctx, fn: fn, done: make(chan error, 1)}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, j)
+	lead := g.running < g.lanes
+	if lead {
+		g.running++
+	}
+	g.mu.Unlock()
+	if lead {
+		g.lead(j)
+	}
+	return <-j.done
+}
+
+// lead runs what waits until the call that leads has its answer. If more waits then, another goroutine goes on.
+func (g *together) lead(mine *job) {
+	for {
+		g.mu.Lock()
+		n := min(len(g.waiting), perLane)
+		some := g.waiting[:n:n]
+		g.waiting = g.waiting[n:]
+		if n == 0 {
+			g.running--
+			g.mu.Unlock()
+			return
+		}
+		g.mu.Unlock()
+		g.s.jointly(some)
+		if len(mine.done) > 0 {
+			go g.lead(&job{done: make(chan error, 1)})
+			return
+		}
+	}
+}
+
+// jointly runs the functions in one transaction and answers each. Where one of them fails in a
+// way that takes the others with it, each gets a transaction of its own.
+func (s *Store) jointly(jobs []*job) {
+	jobs = stillThere(jobs)
+	if len(jobs) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), writeDeadline)
+	defer cancel()
+	answers := make([]error, len(jobs))
+	failed := errors.New("a call of this transaction failed")
+	unknown, err := s.attempt(ctx, ctx, beginWrite, func(tx *Tx) error {
+		clear(answers)
+		tx.joint = true
+		for i, j := range jobs {
+			wrote := tx.wrote
+			answers[i] = call(j.fn, tx)
+			if tx.broken != nil || answers[i] != nil && tx.wrote != wrote {
+				return failed
+			}
+		}
+		return nil
+	})
+	for i, j := range jobs {
+		switch {
+		case err == nil:
+			j.done <- answers[i]
+		case unknown:
+			j.done <- unknownOutcome(err)
+		case len(jobs) == 1 && errors.Is(err, failed) && !isFault(answers[i]): // a refusal, and what it wrote is gone
+			j.done <- answers[i]
+		default:
+			go func() { j.done <- s.writePostgres(j.ctx, j.fn) }()
+		}
+	}
+}
+
+// stillThere answers the calls that were cancelled while they waited.
+func stillThere(jobs []*job) []*job {
+	list := jobs[:0]
+	for _, j := range jobs {
+		if err := j.ctx.Err(); err != nil {
+			j.done <- handoff.Unavailable("the call was cancelled before anything was written", err)
+			continue
+		}
+		list = append(list, j)
+	}
+	return list
+}
