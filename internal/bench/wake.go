@@ -2,14 +2,19 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -63,10 +68,21 @@ func wakeServer(dir string) (http.Handler, error) {
 		return nil, err
 	}
 	fmt.Println("key", file)
-	return httpserver.New(httpserver.Config{Hub: h, Metrics: metrics, MCP: mcpserver.New(h, mcpserver.Options{
+	mux := http.NewServeMux()
+	mux.Handle("/", httpserver.New(httpserver.Config{Hub: h, Metrics: metrics, MCP: mcpserver.New(h, mcpserver.Options{
 		Version: "bench", Probe: true,
 		Observe: func(tool, code string) { metrics.ToolCalls.WithLabelValues(tool, code).Inc() },
-	})}), nil
+	})}))
+	// What is in use, without garbage.
+	mux.HandleFunc("POST /free", func(w http.ResponseWriter, _ *http.Request) {
+		for range 4 { // each lets a stack that was once deep shrink by half
+			debug.FreeOSMemory()
+		}
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		_, _ = fmt.Fprint(w, m.HeapAlloc+m.StackInuse)
+	})
+	return mux, nil
 }
 
 // caller makes tool calls over HTTP.
@@ -175,8 +191,9 @@ func (c *caller) untilParked(ctx context.Context, n int) error {
 	}
 }
 
-// settle is how long a claim has to park before the create that it waits for is made.
-const settle = 15 * time.Millisecond
+// settle is how long a claim has to park before the create that it waits for is made: at random, or all
+// pairs would soon go in step and wait for each other's turn on two cores.
+func settle() time.Duration { return 20*time.Millisecond + rand.N(60*time.Millisecond) }
 
 // wakeLoad lets j.Callers pairs wait for each other: a claim is parked, then a create is made for it.
 // What counts is the time from the create's first byte to the claim's last.
@@ -199,7 +216,7 @@ func (j job) wakeLoad() (outcome, error) {
 					at, err := c.parkClaim(ctx, w+1)
 					claimed <- wokenAt{at, err}
 				}()
-				time.Sleep(settle)
+				time.Sleep(settle())
 				began := time.Now()
 				err := c.create(ctx, 0, w+1)
 				got := <-claimed
@@ -234,7 +251,8 @@ type wokenAt struct {
 // parkLoad parks a call of every agent with the tool of j.Path, then measures how many other calls
 // a second the hub answers meanwhile, and wakes one of them.
 type parkOutcome struct {
-	Resident  int64         `json:"resident"` // bytes that the server grew by
+	Used      int64         `json:"used"`     // bytes that the server uses more
+	Resident  int64         `json:"resident"` // bytes that it has more of the machine's
 	Rate      float64       `json:"rate"`     // of other calls, while they are parked
 	Alone     float64       `json:"alone"`    // of other calls, before
 	Woken     int64         `json:"woken"`    // looks of parked calls that one handoff caused
@@ -256,8 +274,12 @@ func (j job) parkLoad() (parkOutcome, error) {
 			return err
 		}).PerSecond
 	}
+	_ = other() // the first ones fill caches
 	out.Alone = other()
-	before := rssBytes(pid)
+	usedBefore, residentBefore, err := c.inUse(ctx, pid)
+	if err != nil {
+		return out, err
+	}
 	claims := make(chan wokenAt, parkedAgents)
 	for i := 1; i <= parkedAgents; i++ {
 		go func() {
@@ -269,19 +291,25 @@ func (j job) parkLoad() (parkOutcome, error) {
 			at, err := c.parkClaim(ctx, i)
 			claims <- wokenAt{at, err}
 		}()
-		if i%100 == 0 {
-			if err := c.untilParked(ctx, i-10); err != nil && j.Path != "noop_park" {
+		if i%100 == 0 && j.Path == "noop_park" {
+			time.Sleep(100 * time.Millisecond) // it is counted nowhere
+		} else if i%100 == 0 {
+			if err := c.untilParked(ctx, i-10); err != nil {
 				return out, err
 			}
 		}
 	}
 	if j.Path == "noop_park" {
-		time.Sleep(3 * time.Second) // it is counted nowhere
+		time.Sleep(3 * time.Second)
 	} else if err := c.untilParked(ctx, parkedAgents); err != nil {
 		return out, err
 	}
 	time.Sleep(time.Second)
-	out.Resident = rssBytes(pid) - before
+	used, resident, err := c.inUse(ctx, pid)
+	if err != nil {
+		return out, err
+	}
+	out.Used, out.Resident = used-usedBefore, resident-residentBefore
 	out.Rate = other()
 	if j.Path == "noop_park" {
 		return out, nil
@@ -299,6 +327,20 @@ func (j job) parkLoad() (parkOutcome, error) {
 	after, err := c.metric(ctx, `handclasp_parked_looks_total{cause="woken"}`)
 	out.Woken = int64(after - looks)
 	return out, errors.Join(err, got.err)
+}
+
+// inUse is the memory that the server uses for something, and what it has of the machine.
+func (c *caller) inUse(ctx context.Context, pid int) (used, resident int64, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/free", nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return 0, 0, err
+	}
+	_, err = fmt.Fscan(resp.Body, &used)
+	return used, rssBytes(pid), errors.Join(err, resp.Body.Close())
 }
 
 func rssBytes(pid int) int64 {
@@ -326,20 +368,32 @@ func (b *bench) wake() error {
 		}
 		return job{Kind: kind, URL: server.url, Key: server.key, Path: path, Callers: callers, Duration: b.duration}.child(out)
 	}
-	var woken outcome
-	if err := measure("wake-load", "", 16, &woken); err != nil {
-		return err
+	var woken []outcome
+	var claims, noop []parkOutcome
+	for range b.rounds {
+		var w outcome
+		var c, n parkOutcome
+		err := errors.Join(measure("wake-load", "", 16, &w), measure("park-load", "handoff_claim", 0, &c), measure("park-load", "noop_park", 0, &n))
+		if err == nil && w.Errors > 0 {
+			err = errors.New(w.LastError)
+		}
+		if err != nil {
+			return err
+		}
+		woken, claims, noop = append(woken, w), append(claims, c), append(noop, n)
 	}
-	if woken.Errors > 0 {
-		return errors.New(woken.LastError)
-	}
-	fmt.Printf("\nWake, SQLite, over HTTP: from a create to the return of the claim that waits for it, 16 pairs: p50 %s, p99 %s (%.0f a second).\n", ms(woken.P50), ms(woken.P99), woken.PerSecond)
-	var claims, noop parkOutcome
-	if err := errors.Join(measure("park-load", "handoff_claim", 0, &claims), measure("park-load", "noop_park", 0, &noop)); err != nil {
-		return err
-	}
+	w := median(woken, func(o outcome) float64 { return float64(o.P50) })
+	fmt.Printf("\nWake, SQLite, over HTTP, 16 pairs: from a create to the return of the claim that waits for it p50 %s, p99 %s (%.0f a second; median of %d).\n", ms(w.P50), ms(w.P99), w.PerSecond, b.rounds)
+	c := median(claims, func(o parkOutcome) float64 { return o.Rate / o.Alone })
+	n := median(noop, func(o parkOutcome) float64 { return float64(o.Used) })
 	per := func(n int64) float64 { return float64(n) / parkedAgents / 1024 }
-	fmt.Printf("%d parked claims: %.1f KiB each, a parked no-op %.1f KiB: %.1f KiB more. Other calls: %.0f a second, %.0f without them: %.2f. One handoff for one of them: %d looks, it returned after %s.\n",
-		parkedAgents, per(claims.Resident), per(noop.Resident), per(claims.Resident-noop.Resident), claims.Rate, claims.Alone, claims.Rate/claims.Alone, claims.Woken, ms(claims.WokenTime))
+	fmt.Printf("%d parked claims: %.1f KiB in use each, a parked no-op %.1f KiB: %.1f KiB more (resident %.1f and %.1f KiB). Other calls: %.0f a second, %.0f without them: %.2f (while no-ops are parked %.2f). One handoff for one of them: %d looks, it returned after %s.\n",
+		parkedAgents, per(c.Used), per(n.Used), per(c.Used-n.Used), per(c.Resident), per(n.Resident), c.Rate, c.Alone, c.Rate/c.Alone, n.Rate/n.Alone, c.Woken, ms(c.WokenTime))
 	return nil
+}
+
+// median is the outcome in the middle.
+func median[O any](list []O, by func(O) float64) O {
+	slices.SortFunc(list, func(x, y O) int { return cmp.Compare(by(x), by(y)) })
+	return list[len(list)/2]
 }

@@ -66,12 +66,35 @@ func isHandlePart(s string) bool {
 // ASCII only, which is all a handle holds: full Unicode folding would let the Kelvin sign
 // in a lookup find a handle with a k.
 func FoldHandle(s string) string {
+	if strings.IndexFunc(s, func(r rune) bool { return r >= 'A' && r <= 'Z' }) < 0 {
+		return s
+	}
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
 			return r + ('a' - 'A')
 		}
 		return r
 	}, s)
+}
+
+// sameHandle compares as [FoldHandle] does.
+func sameHandle(s, t string) bool {
+	if len(s) != len(t) {
+		return false
+	}
+	for i := range len(s) {
+		if lower(s[i]) != lower(t[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lower(b byte) byte {
+	if b >= 'A' && b <= 'Z' {
+		b += 'a' - 'A'
+	}
+	return b
 }
 
 // NearMatches returns at most limit of the candidates that somebody who wrote want may have

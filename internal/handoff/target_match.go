@@ -50,11 +50,7 @@ func (t *Target) NamesDirectly(a *Agent) bool {
 
 // names compares t's own agent with a.
 func (t *Target) names(a *Agent) bool {
-	if t.AgentID == "" {
-		return false
-	}
-	id := FoldHandle(t.AgentID)
-	return id == FoldHandle(a.Handle) || id == FoldHandle(a.ID)
+	return t.AgentID != "" && (sameHandle(t.AgentID, a.Handle) || sameHandle(t.AgentID, a.ID))
 }
 
 func (r Requirement) holds(a *Agent) bool {

@@ -56,15 +56,12 @@ func (h *Hub) Claim(ctx context.Context, call Call, in ClaimInput) (ClaimResult,
 	}
 	if in.ThreadID != "" {
 		w, err := h.claimNamed(ctx, call, in, at, once)
-		if err != nil {
-			return ClaimResult{}, err
-		}
-		return ClaimResult{Work: &w}, nil
+		return ClaimResult{Work: w}, err
 	}
 	return h.claimNext(ctx, call, in, at, once)
 }
 
-func (h *Hub) claimOne(ctx context.Context, call Call, in ClaimInput, at place, once once) (Work, error) {
+func (h *Hub) claimOne(ctx context.Context, call Call, in ClaimInput, at place, once once) (*Work, error) {
 	var out Work
 	err := h.change(ctx, "claim", call, func(c *change) error {
 		c.ExpectKeepAgentIn(call.Actor.ID, at.id)
@@ -75,7 +72,10 @@ func (h *Hub) claimOne(ctx context.Context, call Call, in ClaimInput, at place, 
 		out, err = c.claimed(&was, &row, effect, found, in, once)
 		return err
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
 }
 
 // claimed makes the claim, or finds the one that was made under the same key.
@@ -130,17 +130,19 @@ const (
 
 func (h *Hub) claimNext(ctx context.Context, call Call, in ClaimInput, at place, once once) (ClaimResult, error) {
 	var out ClaimResult
-	looks := 0
-	err := h.park(ctx, call, nil, in.Wait, func(w *waiter) (bool, error) {
+	// What a call finds out only by trying: what its key did, whether its session is good.
+	tells := once.op.Key != "" || h.cfg.StrictTrust || in.Session != (Session{})
+	err := h.park(ctx, call, h.claimers.wakes(call.Actor.ID, at), in.Wait, func(w *waiter) (bool, error) {
 		if w != nil { // it waits for what it may claim, and looks without holding up those who write
 			page, err := h.availablePage(ctx, call, at, listCursor{at: store.Start}, 1, nil)
 			if err != nil {
 				return false, err
 			}
 			w.on(page.wakes)
-			if looks++; looks > 1 && len(page.Works) == 0 && page.NextCursor == "" { // the first time its key may tell what it did
+			if !tells && len(page.Works) == 0 && page.NextCursor == "" {
 				return false, nil
 			}
+			tells = false
 		}
 		var err error
 		out.Work, err = h.tryNext(ctx, call, in, at, once)
@@ -281,8 +283,9 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 	return out, err
 }
 
-// claimers remembers how agents claimed last, so that on PostgreSQL the parts of the next claim can be
-// asked for at once. What is remembered may be out of date: then they are asked for again.
+// claimers remembers how agents claimed last, so that a claim that waits knows by which keys, and on
+// PostgreSQL the parts of the next claim can be asked for at once. What is remembered may be out of
+// date: then it is asked for again.
 type claimers struct{ byAgent sync.Map }
 
 type lastClaim struct {
@@ -299,6 +302,16 @@ func (l *claimers) note(a *handoff.Agent, at place, w store.Workspace) {
 		}
 	}
 	l.byAgent.Store(a.ID, lastClaim{at: at.id, workspace: w.ID, keys: keys})
+}
+
+// wakes are the keys that the agent will wait for, as far as that is known.
+func (l *claimers) wakes(agentID string, at place) []string {
+	if was, ok := l.byAgent.Load(agentID); ok {
+		if was := was.(lastClaim); was.at == at.id {
+			return wakesOf(was.workspace, was.keys, false)
+		}
+	}
+	return nil
 }
 
 func (l *claimers) expect(tx *store.Tx, agentID string, at place, s *search) {

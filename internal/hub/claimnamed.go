@@ -50,16 +50,16 @@ func (c *claiming) leave(id string) []*latecomer {
 	return late
 }
 
-func (h *Hub) claimNamed(ctx context.Context, call Call, in ClaimInput, at place, once once) (Work, error) {
+func (h *Hub) claimNamed(ctx context.Context, call Call, in ClaimInput, at place, once once) (*Work, error) {
 	l := &latecomer{call: call, in: in, at: at, once: once, answer: make(chan error, 1)}
 	for !h.claiming.enter(l) {
 		select {
 		case err := <-l.answer:
 			if err != nil {
-				return Work{}, err
+				return nil, err
 			}
 		case <-ctx.Done():
-			return Work{}, handoff.Unavailable("the call was cancelled before anything was written", ctx.Err())
+			return nil, handoff.Unavailable("the call was cancelled before anything was written", ctx.Err())
 		}
 	}
 	defer func() {

@@ -187,7 +187,7 @@ func (h *Hub) park(ctx context.Context, call Call, keys []string, wait time.Dura
 	for cause := lookFirst; ; {
 		h.metrics.ParkedLooks.WithLabelValues(cause).Inc()
 		one.moved, one.unsettled = false, false
-		if done, err := look(one); done || err != nil {
+		if done, err := aside(func() (bool, error) { return look(one) }); done || err != nil {
 			return err
 		}
 		if one.moved {
@@ -202,6 +202,23 @@ func (h *Hub) park(ctx context.Context, call Call, keys []string, wait time.Dura
 			return err
 		}
 	}
+}
+
+// aside runs look on a goroutine of its own: a look at the database needs a deep stack, and the one of a
+// call that waits would be kept as long as it waits.
+func aside(look func() (bool, error)) (done bool, err error) {
+	var panicked any
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		defer func() { panicked = recover() }()
+		done, err = look()
+	}()
+	<-over
+	if panicked != nil {
+		panic(panicked) // where the door expects it
+	}
+	return done, err
 }
 
 // untilPoll spreads the polls of calls that were parked together.
