@@ -284,7 +284,11 @@ func (h *Handoff) Cancel(actor Actor, reason string, holderDisabled bool, now ti
 	case actor.IsOperator() && reason == "":
 		return "", Invalid("reason", "nothing came; the operator gives a reason when cancelling")
 	case !actor.IsOperator() && h.State != Open && (h.State != Claimed || !holderDisabled):
-		return "", Refuse(CodeInvalidTransition, "another agent has taken this handoff: it can no longer be cancelled", "Ask its holder with send_message to "+h.tools().decline+" it, or the operator, who can cancel it.")
+		hint := "Ask its holder with send_message to " + h.tools().decline + " it, or the operator, who can cancel it."
+		if h.Door == DoorPool {
+			hint = "Its holder can end it with handoff_reject, and the operator can cancel it; handoff_get with known_status waits for what comes."
+		}
+		return "", Refuse(CodeInvalidTransition, "another agent has taken this handoff: it can no longer be cancelled", hint)
 	}
 	h.end(Cancelled, actor, reason, now)
 	return EventCancelled, nil

@@ -210,7 +210,7 @@ func (h *Hub) tryNext(ctx context.Context, call Call, in ClaimInput, at place, o
 	}
 	from := s.after
 	for _, among := range []stage{amongIndexed, amongScan} {
-		s = search{after: from, among: among, more: true}
+		s = search{after: h.claimers.goOn(call.Actor.ID, at, among, from), among: among, more: true}
 		for s.more {
 			if got, err = h.claimBehind(ctx, call, in, at, once, &s); err != nil || got != nil {
 				return got, err
@@ -224,6 +224,7 @@ func (h *Hub) tryNext(ctx context.Context, call Call, in ClaimInput, at place, o
 				return nil, err
 			}
 			if len(page.Works) == 0 {
+				h.claimers.stop(call.Actor.ID, at, among, page.stopped)
 				break
 			}
 			s.after = store.PlaceOf(&page.Works[0].Handoff)
@@ -286,7 +287,41 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 // claimers remembers how agents claimed last, so that a claim that waits knows by which keys, and on
 // PostgreSQL the parts of the next claim can be asked for at once. What is remembered may be out of
 // date: then it is asked for again.
-type claimers struct{ byAgent sync.Map }
+type claimers struct {
+	byAgent sync.Map // of lastClaim
+	stopped sync.Map // by stopKey, of stopPlace
+}
+
+// A search that ended behind a heap of what does not fit goes on there the next time, or it would
+// never get past it.
+type stopKey struct {
+	agentID string
+	among   stage
+}
+
+type stopPlace struct {
+	at    string
+	place store.Place
+}
+
+// stop notes where a search ended before the end; the zero place is the end.
+func (l *claimers) stop(agentID string, at place, among stage, p store.Place) {
+	if p == (store.Place{}) {
+		l.stopped.Delete(stopKey{agentID, among})
+		return
+	}
+	l.stopped.Store(stopKey{agentID, among}, stopPlace{at.id, p})
+}
+
+// goOn is where a search begins that would begin at from.
+func (l *claimers) goOn(agentID string, at place, among stage, from store.Place) store.Place {
+	if was, ok := l.stopped.Load(stopKey{agentID, among}); ok {
+		if was := was.(stopPlace); was.at == at.id && from.Before(was.place) {
+			return was.place
+		}
+	}
+	return from
+}
 
 type lastClaim struct {
 	at        string // the place that was meant

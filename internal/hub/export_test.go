@@ -6,3 +6,6 @@ func (h *Hub) Latecomers(id string) int {
 	defer h.claiming.mu.Unlock()
 	return len(h.claiming.late[id])
 }
+
+// ScanMost bounds what a single call looks at.
+func (h *Hub) ScanMost(n int) { h.scanMost = n }

@@ -297,7 +297,7 @@ func (h *Hub) Verify(ctx context.Context, call Call, in VerifyInput) (Work, erro
 	case !pass && !strings.EqualFold(in.Verdict, "fail"):
 		return Work{}, handoff.Invalid("verdict", handoff.Quote(in.Verdict)+" came; pass and fail are accepted")
 	case pass && in.Feedback != "":
-		return Work{}, handoff.Invalid("feedback", "it came with the verdict pass; feedback goes with fail only, write to the thread with send_message instead")
+		return Work{}, handoff.Invalid("feedback", "it came with the verdict pass; feedback goes with fail only, so leave it out")
 	}
 	if err := handoff.CheckText("feedback", in.Feedback, maxFeedback); err != nil {
 		return Work{}, err
@@ -321,6 +321,9 @@ func (h *Hub) Verify(ctx context.Context, call Call, in VerifyInput) (Work, erro
 			if err := c.record(row, event, call.Actor, "", 0, row.Creator, row.Holder); err != nil {
 				return err
 			}
+			if err := c.notToDisabled(row); err != nil {
+				return err
+			}
 			if err := c.update(was, row); err != nil {
 				return err
 			}
@@ -328,6 +331,21 @@ func (h *Hub) Verify(ctx context.Context, call Call, in VerifyInput) (Work, erro
 		return c.show(&out, a, row, found || stands)
 	})
 	return out, err
+}
+
+// notToDisabled opens work that was sent back to an agent which was turned off since it delivered.
+func (c *change) notToDisabled(row *handoff.Handoff) error {
+	if row.State != handoff.Claimed {
+		return nil
+	}
+	executor, err := c.KeepAgentIn(row.Holder, row.WorkspaceID)
+	if err != nil || !executor.Disabled {
+		return err
+	}
+	if event, released := row.ReleaseDisabled(c.Now()); released {
+		return c.record(row, event, handoff.System(), "", 0, row.Creator)
+	}
+	return nil
 }
 
 // verdictStands: the row is as an identical verdict of this actor left it.
@@ -339,7 +357,8 @@ func verdictStands(row *handoff.Handoff, actor handoff.Actor, pass bool, feedbac
 	if pass {
 		return row.State == handoff.Completed && epochStands(epoch, row)
 	}
-	return row.State == handoff.Claimed && v.Epoch == row.Epoch && (epoch == nil || *epoch == row.Epoch-1)
+	// It may be open again since: its executor was turned off, gave it up, or let the lease lapse.
+	return (row.State == handoff.Claimed || row.State == handoff.Open) && v.Epoch == row.Epoch && (epoch == nil || *epoch == row.Epoch-1)
 }
 
 // forgetVerifiers takes delivered work from the inboxes of those who need not judge it any more.

@@ -58,6 +58,7 @@ type Hub struct {
 	agents   rosterCache
 	claimers claimers
 	claiming claiming
+	scanMost int
 	handles  handleCache
 	rates    *rates
 	stats    statsCache
@@ -83,8 +84,9 @@ func New(cfg Config) *Hub {
 	}
 	h := &Hub{
 		cfg: cfg, st: cfg.Store, lim: cfg.Limits, log: cfg.Log, metrics: cfg.Metrics,
-		waiters: newWaiters(cfg.ParkedCalls),
-		rates:   newRates(cfg.CallsPerMinute),
+		waiters:  newWaiters(cfg.ParkedCalls),
+		rates:    newRates(cfg.CallsPerMinute),
+		scanMost: scanMost,
 	}
 	h.keys = newKeyCache(cfg.Store.Shared())
 	h.secret, h.inviteSecret = h.loadSecret("session_secret"), h.loadSecret("invite_secret")

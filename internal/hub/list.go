@@ -51,6 +51,8 @@ type Available struct {
 	TimedOut   bool
 	// wakes are the keys that another page would be announced under.
 	wakes []string
+	// stopped is the place behind which the search goes on, where NextCursor says that it does.
+	stopped store.Place
 }
 
 // Available lists what the caller may claim, higher priority then oldest first; or what it created
@@ -147,7 +149,7 @@ func (h *Hub) offeredPage(ctx context.Context, call Call, at place, from listCur
 			from.stage, from.at = amongScan, from.later
 			rows.more = true
 		}
-		if rows.more && len(out.Works) <= limit && scanned < scanMost {
+		if rows.more && len(out.Works) <= limit && scanned < h.scanMost {
 			continue
 		}
 		h.charge(call.Actor, missed)
@@ -160,7 +162,7 @@ func (h *Hub) offeredPage(ctx context.Context, call Call, at place, from listCur
 			out.NextCursor = places[n-1].String()
 			out.Works = out.Works[:n]
 		case rows.more:
-			out.NextCursor = from.String()
+			out.NextCursor, out.stopped = from.String(), from.at
 		}
 		return out, nil
 	}

@@ -122,7 +122,7 @@ func TestOfTwoVerdictsAtOnceOneCounts(t *testing.T) {
 	})
 }
 
-// The executor is turned off: what it holds is released, what it has delivered stays delivered.
+// The executor is turned off: what it holds or is given back is released, what it has delivered stays delivered.
 func TestAVerdictMeetsTheDisablingOfTheExecutor(t *testing.T) {
 	t.Parallel()
 	races(t, 0, func(s *stage) {
@@ -131,8 +131,11 @@ func TestAVerdictMeetsTheDisablingOfTheExecutor(t *testing.T) {
 		judged, disabled := s.meet(s.verify(s.anna, id, verdict, 1), s.disables(s.bob, true), nil)
 		s.want("the verdict", judged, "")
 		s.want("the disabling", disabled, "")
-		if row := s.row(id); verdict == "pass" && row.State != handoff.Completed {
+		switch row := s.row(id); {
+		case verdict == "pass" && row.State != handoff.Completed:
 			s.errorf("passed, and it is %s", row.State)
+		case verdict == "fail" && (row.State != handoff.Open || row.Holder != ""):
+			s.errorf("sent back, and it is %s by %q, who is turned off", row.State, row.Holder)
 		}
 		s.must(s.disables(s.bob, false))
 	})

@@ -37,7 +37,7 @@ func (h *Hub) Allow(actor handoff.Actor) error {
 	reservation.Cancel()
 	seconds := int(math.Ceil(wait.Seconds()))
 	return handoff.Refuse(handoff.CodeRateLimited, fmt.Sprintf("more than %d calls a minute came from you", r.perMinute),
-		fmt.Sprintf("Wait %s; check_inbox with wait_seconds waits for news in one call.", time.Duration(seconds)*time.Second)).With("retry_after_seconds", seconds)
+		fmt.Sprintf("Wait %s; a call that takes wait_seconds or timeout_seconds waits for news by itself.", time.Duration(seconds)*time.Second)).With("retry_after_seconds", seconds)
 }
 
 func (r *rates) of(actor handoff.Actor) *rate.Limiter {

@@ -60,8 +60,11 @@ func (s *Store) postgresConfig() (*pgx.ConnConfig, error) {
 	// A node that stalls inside a transaction must not hold back every reader of events.
 	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "10000"
 	cfg.RuntimeParams["lock_timeout"] = "8000"
-	// Every query is written for one plan, whatever is asked for; making a plan costs more than most take to run.
+	// Every query is written for one plan, whatever is asked for, and reads few rows. To make a plan, to
+	// compile one, or to start processes for one costs more than most take to run.
 	cfg.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
+	cfg.RuntimeParams["jit"] = "off"
+	cfg.RuntimeParams["max_parallel_workers_per_gather"] = "0"
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = 5 * time.Second
 	}
