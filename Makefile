@@ -38,8 +38,14 @@ bench: ## measure the hub against the raw limit of this machine (minutes)
 	go run ./internal/bench
 
 .PHONY: soak
-soak: ## the long counts: kills, restarts, many writers (up to an hour)
+soak: soak-pool ## the long counts: kills, restarts, many writers, the pool (up to two hours)
 	go test -tags soak -count=1 -timeout 60m -v ./internal/soak/...
+
+.PHONY: soak-pool
+soak-pool: ## the long counts of the pool: random programs, histories, races (up to an hour)
+	HANDCLASP_PROGRAMS=10000 go test -count=1 -timeout 60m -v ./internal/poolmodel
+	HANDCLASP_LINEAR_RUNS=200 go test -count=1 -timeout 20m -v -run TestWhatClientsSee ./internal/hub
+	HANDCLASP_RACES=200 go test -count=1 -timeout 30m -run 'Race|TestTheWorkIs|TestDeliveredWork|TestAVerdict|TestOfTwoV|TestAnAgentThatIs|TestTwoDep|TestOneDep|TestADep|TestTwoClaimsOf|TestTheCreatorCancels|TestWhoClaims|TestTheHolder|TestAClaimedH|TestOfThirty|TestThirtyTwoThat' ./internal/hub
 
 .PHONY: soak-kill
 soak-kill: ## kill the hub under load and count what it had acknowledged
