@@ -145,14 +145,18 @@ func (t *pgTx) enqueue(q queued) error {
 	return nil
 }
 
-// send puts BEGIN and the clock in front of the queue when the transaction is not open yet,
-// sends everything, and reads the answers up to the statements that the caller adds. last tells
-// that the transaction ends with them.
+// The clock of a read is asked before its snapshot is taken, that of a write after its first question
+// was answered: it may have waited for the lock of a row, and what another did meanwhile, and the time
+// that went by, belong together.
+const clockQuery = "SELECT clock_timestamp()"
+
+// send puts BEGIN in front of the queue when the transaction is not open yet, sends everything, and
+// reads the answers up to the statements that the caller adds. last tells that the transaction ends with
+// them.
 func (t *pgTx) send(ctx context.Context, last bool, add func(*pgx.Batch)) (pgx.BatchResults, error) {
 	batch := &pgx.Batch{}
 	if !t.open {
 		batch.Queue(t.begin)
-		batch.Queue("SELECT clock_timestamp()")
 	}
 	for i := range t.queue {
 		q := &t.queue[i]
@@ -173,9 +177,6 @@ func (t *pgTx) send(ctx context.Context, last bool, add func(*pgx.Batch)) (pgx.B
 			return nil, errors.Join(err, results.Close())
 		}
 		t.open = true
-		if err := results.QueryRow().Scan(&t.now); err != nil {
-			return nil, errors.Join(err, results.Close())
-		}
 	}
 	return results, check(results, wrote, last)
 }
@@ -211,12 +212,24 @@ func (t *pgTx) query(ctx context.Context, query string, args []any) (rows, error
 	if len(next) > 0 && next[0].rows != nil {
 		next = nil // something else is asked than was announced
 	}
+	before, after := !t.open && t.begin != beginWrite, !t.open && t.begin == beginWrite
 	results, err := t.send(ctx, false, func(b *pgx.Batch) {
+		if before {
+			b.Queue(clockQuery)
+		}
 		b.Queue(query, args...)
 		for _, e := range next {
 			b.Queue(e.query, e.args...)
 		}
+		if after {
+			b.Queue(clockQuery)
+		}
 	})
+	if err == nil && before {
+		if err = results.QueryRow().Scan(&t.now); err != nil {
+			err = errors.Join(err, results.Close())
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +237,7 @@ func (t *pgTx) query(ctx context.Context, query string, args []any) (rows, error
 	if err != nil {
 		return nil, errors.Join(err, results.Close())
 	}
-	if len(next) == 0 {
+	if len(next) == 0 && !after {
 		return &pgRows{r, results}, nil
 	}
 	first, err := t.readRows(r)
@@ -232,6 +245,9 @@ func (t *pgTx) query(ctx context.Context, query string, args []any) (rows, error
 		if r, err = results.Query(); err == nil {
 			next[i].rows, err = t.readRows(r)
 		}
+	}
+	if err == nil && after {
+		err = results.QueryRow().Scan(&t.now)
 	}
 	if err = errors.Join(err, results.Close()); err != nil {
 		return nil, err
@@ -245,11 +261,11 @@ func (t *pgTx) begun(ctx context.Context) (time.Time, error) {
 		return t.clock(), nil
 	}
 	if !t.open {
-		results, err := t.send(ctx, false, nil)
+		results, err := t.send(ctx, false, func(b *pgx.Batch) { b.Queue(clockQuery) })
 		if err != nil {
 			return time.Time{}, err
 		}
-		if err := results.Close(); err != nil {
+		if err := errors.Join(results.QueryRow().Scan(&t.now), results.Close()); err != nil {
 			return time.Time{}, err
 		}
 	}

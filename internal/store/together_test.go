@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"handclasp/internal/handoff"
 	"handclasp/internal/store"
@@ -219,4 +220,41 @@ func TestWhatWasAnnouncedIsReadAnewAfterAWriteOrAnotherQuestion(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// A lease must not begin before the moment at which its handoff was free.
+func TestTheTimeOfAWriteIsFromAfterItsWaitForARow(t *testing.T) {
+	t.Parallel()
+	f, db := onPostgres(t)
+	f.write(add("a"))
+	held, goOn, first := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		first <- f.Write(context.Background(), func(tx *store.Tx) error {
+			_, err := tx.LockAgent("a")
+			close(held)
+			<-goOn
+			return err
+		})
+	}()
+	<-held
+	var now time.Time
+	second := make(chan error, 1)
+	go func() {
+		second <- f.Write(context.Background(), func(tx *store.Tx) error {
+			_, err := tx.LockAgent("a")
+			now = tx.Now()
+			return err
+		})
+	}()
+	waits := 0
+	eventually(t, "the second waits", func() bool {
+		return db.QueryRow(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waits) == nil && waits > 0
+	})
+	var then time.Time
+	must(t, db.QueryRow("SELECT clock_timestamp()").Scan(&then))
+	close(goOn)
+	must(t, errors.Join(<-first, <-second))
+	if now.Before(then.Truncate(time.Microsecond)) {
+		t.Errorf("its time is %v before the row was free", then.Sub(now))
+	}
 }
