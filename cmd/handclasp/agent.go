@@ -174,8 +174,10 @@ func setStatus(e *env, where *config.Where, asJSON bool, handle, verb, past stri
 		if asJSON {
 			return printJSON(e, out)
 		}
-		_, err := fmt.Fprintln(e.stdout, past, handle)
-		return err
+		if _, err := fmt.Fprintln(e.stdout, past, handle); err != nil || verb != "disable" {
+			return err
+		}
+		return e.say("What it claimed at the pool is open again. What stays with it: handclasp handoff list --agent %s\n", handle)
 	})
 }
 

@@ -23,7 +23,7 @@ import (
 type cli struct {
 	Serve      serveCmd         `cmd:"" help:"Run the hub."`
 	MCP        mcpCmd           `cmd:"" name:"mcp" help:"Serve MCP over stdio, for a client that starts its servers itself."`
-	Demo       demoCmd          `cmd:"" help:"Pass a handoff between two agents in a temporary hub, told step by step."`
+	Demo       demoCmd          `cmd:"" help:"Show handoffs between agents in a temporary hub, told step by step."`
 	Agent      agentCmd         `cmd:"" help:"Agents and their keys."`
 	Invite     inviteCmd        `cmd:"" help:"Join links, each good for one new agent."`
 	Handoff    handoffCmd       `cmd:"" help:"The operator's hand on handoffs."`

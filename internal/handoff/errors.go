@@ -191,7 +191,7 @@ func TooLarge(field string, got, limit int, unit string) *Error {
 	return &Error{
 		Code:    CodeContentTooLarge,
 		Message: fmt.Sprintf("%s: %d %s came, at most %d are accepted", field, got, unit, limit),
-		Hint:    "Nothing was written. Shorten it, or put the content somewhere both sides can read and send a link artifact.",
+		Hint:    "Nothing was written. Shorten it, or put the content somewhere both sides can read and send a link to it.",
 		Details: map[string]any{"field": field, "got": got, "limit": limit, "unit": unit},
 	}
 }

@@ -172,7 +172,7 @@ func (h *Handoff) checkEpoch(epoch *int) error {
 		came = fmt.Sprintf("%d came", *epoch)
 	}
 	return Refuse(CodeStaleClaimEpoch, fmt.Sprintf("claim_epoch: %s, the current one is %d", came, h.Epoch),
-		"Look at it again with "+h.tools().look+": it was claimed again, reassigned or sent back since. Repeat with the current claim_epoch if the work is still yours.").With("claim_epoch", h.Epoch)
+		"Look at it again with "+h.tools().look+": the work may have been claimed again, reassigned or sent back. Repeat with the current claim_epoch if it is still yours.").With("claim_epoch", h.Epoch)
 }
 
 // terminal words the refusal for a handoff that has ended.

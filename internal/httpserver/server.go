@@ -114,7 +114,7 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
-	problem(w, r, http.StatusNotFound, "not_found", "nothing is served at this address; MCP is at /mcp and /mcp/team")
+	problem(w, r, http.StatusNotFound, "not_found", "nothing is served at this address; MCP is at /mcp, /mcp/team and /mcp/pool")
 }
 
 // shutdownGrace is how long calls in flight may take to finish.

@@ -30,7 +30,7 @@ var agentTools = []tool{
 		set: "pool", name: "agent_whoami", title: "See who you are, what you hold and what is new",
 		desc: "Show your own handle, role, capabilities and tags, what you hold at this moment at any door, and what you were told and have not seen. " +
 			"Use it after a restart to find the work that is still yours; view_thread, or handoff_get with the project_root it was claimed under, reads it; handoff_extend keeps it. " +
-			"Marks nothing seen. check_inbox shows previews and can wait.",
+			"Marks nothing seen; handoff_get does.",
 		hints: hints{readOnly: true, idempotent: true},
 		output: []param{
 			str("handle", "").need(), str("name", "").need(), str("role", "").need(), list("capabilities", "", str("", "")).need(), object("tags", "").open().need(),
@@ -48,7 +48,7 @@ var agentTools = []tool{
 	{
 		set: "pool", name: "capability_list", title: "See which capabilities there are and who offers them",
 		desc: "List the capabilities that a target of handoff_create may name, each with agents that offer it; present ones called within 30 minutes. " +
-			"total counts unlisted agents too. For roles and skills, list_teammates.",
+			"total counts unlisted agents too. A role is no capability: agent_whoami shows yours.",
 		hints:  hints{readOnly: true, idempotent: true},
 		params: []param{str("cursor", "next_cursor of the last page.")},
 		output: []param{

@@ -16,6 +16,7 @@ var (
 	me          = str("agent_id", "Your own handle.").limit(1, 256).need()
 	handoffID   = str("handoff_id", "").chars(1, 0).need()
 	held        = integer("claim_epoch", "From handoff_claim; needed if above 1.", 0, 0).atLeast(0)
+	heldNow     = integer("claim_epoch", "From handoff_claim.", 0, 0).atLeast(0).need()
 	timeout     = integer("timeout_seconds", "Longest wait.", 0, 50).fallback(0).alias("wait_seconds")
 	poolReason  = str("reason", "What the creator should know.").limit(0, 4<<10)
 	session     = str("session_id", "Of session_open.")
@@ -106,8 +107,8 @@ func poolStatuses() []string {
 var poolTools = []tool{
 	{
 		set: "pool", name: "handoff_create", title: "Offer work to whichever agent may take it",
-		desc: "Create an open handoff that the first eligible agent claims. Use it when you know what kind of agent should do the work; to one colleague, with a thread, use handoff_to_teammate. " +
-			"target says who may claim (you only if it names you), visibility who may see; only the claimant gets payload. " +
+		desc: "Create an open handoff that the first eligible agent claims. Use it if any agent of a kind may do it. Claimants choose, and verifiers judge, by acceptance_criteria: only the claimant gets payload. " +
+			"target says who may claim (you only if it names you), visibility who may see. " +
 			"With acceptance_criteria the result waits for handoff_verify; with depends_on nobody can claim it before all those are COMPLETED. " +
 			"handoff_cancel takes it back while OPEN; handoff_get with known_status waits for its end. " +
 			"eligible_count 0: nobody matches yet, it stays open. " +
@@ -148,7 +149,7 @@ var poolTools = []tool{
 	{
 		set: "pool", name: "handoff_list_available", title: "See what you may claim, or what is yours",
 		desc: "List open handoffs without taking any: by default those that you may claim now, higher priority then oldest first. " +
-			"scope mine_created lists what you offered, mine_claimed what you hold, to_verify what waits for your handoff_verify. Payloads are never listed: handoff_claim gives one. " +
+			"scope mine_created lists what you offered, mine_claimed what you hold, to_verify what waits for your handoff_verify. To see a payload, claim it. " +
 			"timeout_seconds parks the call, instead of polling, until there is something. Handoffs sent to you by name are in check_inbox.",
 		hints: hints{readOnly: true, idempotent: true},
 		parks: true,
@@ -177,7 +178,7 @@ var poolTools = []tool{
 		desc: "Take one open handoff and get its payload: the one of handoff_id, or without it the next that you may claim, never one that another caller gets. " +
 			"handoff_list_available looks without taking. You hold it for lease_seconds; handoff_extend keeps it longer, and a lapsed lease opens it to others. " +
 			"End with handoff_complete, give it back with handoff_release, refuse it with handoff_reject. " +
-			"timeout_seconds waits for a next one; handoff_id null means that there was none. Claiming again what you hold renews the lease. " +
+			"timeout_seconds waits for a next one; handoff_id null means that there was none. Pass its claim_epoch in later calls. " +
 			"Refused: handoff_already_claimed, not_eligible_to_claim, dependency_not_met, thread_terminal, not_found, lease_lost (the claim of this key is gone).",
 		hints: hints{},
 		parks: true,
@@ -205,7 +206,7 @@ var poolTools = []tool{
 			"Call it well before lease_expires_at; after that it is lease_lost, and handoff_claim may take it again. Only the holder can; there is no need while the work waits for its verdict. " +
 			"Refused: not_owner, lease_lost, stale_claim_epoch, thread_terminal, invalid_transition.",
 		hints:  hints{idempotent: true},
-		params: []param{projectRoot, handoffID, me, held.need(), integer("lease_seconds", "Default: as long as before.", 10, 86400), session, secret, key},
+		params: []param{projectRoot, handoffID, me, heldNow, integer("lease_seconds", "Default: as long as before.", 10, 86400), session, secret, key},
 		output: []param{str("handoff_id", "").need(), str("lease_expires_at", ""), integer("claim_epoch", "", 0, 0).atLeast(0).need(), boolean("idempotent_replay", "")},
 		run: handle(func(ctx context.Context, h *hub.Hub, call hub.Call, in extendArgs) (*result, error) {
 			e, err := h.Extend(ctx, call, hub.ExtendInput{HoldInput: in.input(), Lease: in.Lease})
@@ -223,7 +224,7 @@ var poolTools = []tool{
 	{
 		set: "pool", name: "handoff_release", title: "Give a claimed handoff back to the pool",
 		desc: "Give back a handoff that you hold: it is OPEN again at once, for you as well as for others. Use it when another agent should do the work; handoff_reject ends the handoff instead. " +
-			"The creator finds the reason in view_thread. A repeat without idempotency_key is lease_lost, as after the lease. Also refused: not_owner, stale_claim_epoch, thread_terminal.",
+			"handoff_claim without handoff_id may return it at once. A repeat without idempotency_key is lease_lost. Also refused: not_owner, stale_claim_epoch, invalid_transition, thread_terminal.",
 		hints:  hints{},
 		params: []param{projectRoot, handoffID, me, held, poolReason, session, secret, key},
 		output: workOut,
@@ -236,7 +237,7 @@ var poolTools = []tool{
 		set: "pool", name: "handoff_complete", title: "Deliver the result of a claimed handoff",
 		desc: "Deliver the result of a handoff that you hold. Without acceptance criteria it is COMPLETED for good and its creator is told; with them it is VERIFYING until handoff_verify passes it or sends it back to you with feedback. " +
 			"If you cannot do it, handoff_release or handoff_reject. Repeating the same delivery changes nothing. " +
-			"Refused, with nothing stored: not_owner, lease_lost or stale_claim_epoch (another may have it), invalid_transition, thread_terminal, content_too_large.",
+			"Refused, nothing stored: lease_lost, not_owner, stale_claim_epoch (look with handoff_get), invalid_transition, thread_terminal, content_too_large.",
 		hints:  hints{idempotent: true},
 		params: []param{projectRoot, handoffID, me, raw("result", "Any JSON, at most 64 KiB; creator and verifier read it.").limit(0, 1<<20), held, session, secret, key},
 		output: workOut,
@@ -253,7 +254,7 @@ var poolTools = []tool{
 		hints: hints{idempotent: true},
 		params: []param{
 			projectRoot, handoffID, me, enum("verdict", "", "pass", "fail").need(), str("feedback", "What is missing; with fail only.").limit(0, 2000),
-			integer("claim_epoch", "Of the work that you judged.", 0, 0).atLeast(0), session, secret, key,
+			integer("claim_epoch", "From handoff_get, if above 1.", 0, 0).atLeast(0), session, secret, key,
 		},
 		output: workOut,
 		run: handle(func(ctx context.Context, h *hub.Hub, call hub.Call, in verifyArgs) (*result, error) {
@@ -263,7 +264,7 @@ var poolTools = []tool{
 	},
 	{
 		set: "pool", name: "handoff_reject", title: "Refuse a handoff",
-		desc: "Refuse a handoff for good: one that you hold, or an OPEN one that names you. Its creator is told the reason. A direct_with_fallback target that you refuse before claiming goes to its pool instead. " +
+		desc: "End a handoff for all: one that you hold, or an OPEN one that names you. Its creator is told the reason. A direct_with_fallback target that you refuse before claiming goes to its pool instead. " +
 			"handoff_release lets others do it; creators use handoff_cancel. Not while VERIFYING. " +
 			"Refused: not_owner, lease_lost, stale_claim_epoch, invalid_transition, thread_terminal.",
 		hints:  hints{destructive: true, idempotent: true},
@@ -276,7 +277,7 @@ var poolTools = []tool{
 	},
 	{
 		set: "pool", name: "handoff_cancel", title: "Take back an open handoff you created",
-		desc: "Take back, for good, a handoff that you created and nobody holds. Once it is claimed this is invalid_transition: ask its holder to handoff_reject. " +
+		desc: "Take back, for good, a handoff that you created and nobody holds. Once claimed: invalid_transition; only holder or operator can end it. " +
 			"Handoffs that depend on it stay blocked, and their creators are told. Repeating it changes nothing. Also refused: not_owner, thread_terminal.",
 		hints:  hints{destructive: true, idempotent: true},
 		params: []param{projectRoot, handoffID, me, str("reason", "").limit(0, 4<<10), session, secret, key},
@@ -289,7 +290,7 @@ var poolTools = []tool{
 	{
 		set: "pool", name: "handoff_get", title: "Read one handoff",
 		desc: "Read one handoff that you may see, as it is now: a lapsed lease reads as OPEN. payload is there for its claimant only, result and feedback for creator, claimant and verifier. " +
-			"With known_status and timeout_seconds both, the call waits until the status is another, so a creator need not poll. Messages are in view_thread. Not visible: not_found.",
+			"To wait, pass known_status with timeout_seconds: it returns when the status differs, or unchanged when the time is up. Not visible: not_found.",
 		hints:  hints{idempotent: true},
 		parks:  true,
 		params: []param{projectRoot, handoffID, me, timeout, enum("known_status", "The status you know.", poolStatuses()...)},
