@@ -64,7 +64,12 @@ func (h *Hub) Claim(ctx context.Context, call Call, in ClaimInput) (ClaimResult,
 func (h *Hub) claimOne(ctx context.Context, call Call, in ClaimInput, at place, once once) (*Work, error) {
 	var out Work
 	err := h.change(ctx, "claim", call, func(c *change) error {
+		// The agent first, as its disabling does, or the two could wait for each other.
 		c.ExpectKeepAgentIn(call.Actor.ID, at.id)
+		c.ExpectLockHandoff(in.ThreadID)
+		if _, err := c.keptLabelled(at.id); err != nil {
+			return err
+		}
 		was, row, effect, found, err := c.beginAt(c.takeToClaim, in.ThreadID, at, in.Session, once)
 		if err != nil {
 			return err
@@ -148,8 +153,11 @@ func (h *Hub) claimNext(ctx context.Context, call Call, in ClaimInput, at place,
 		out.Work, err = h.tryNext(ctx, call, in, at, once)
 		return out.Work != nil, err
 	})
-	out.TimedOut = err == nil && out.Work == nil && in.Wait > 0
-	return out, err
+	if err != nil {
+		return ClaimResult{}, err
+	}
+	out.TimedOut = out.Work == nil && in.Wait > 0
+	return out, nil
 }
 
 // wakesOf are what wakes a call that waits for something under the keys of its caller. unjudged: it
@@ -210,28 +218,35 @@ func (h *Hub) tryNext(ctx context.Context, call Call, in ClaimInput, at place, o
 	}
 	from := s.after
 	for _, among := range []stage{amongIndexed, amongScan} {
-		s = search{after: h.claimers.goOn(call.Actor.ID, at, among, from), among: among, more: true}
-		for s.more {
-			if got, err = h.claimBehind(ctx, call, in, at, once, &s); err != nil || got != nil {
-				return got, err
-			}
-			if !s.more {
-				break
-			}
-			// Look on without holding anybody up, and claim from where something fits.
-			page, err := h.offeredPage(ctx, call, at, listCursor{stage: among, at: s.after, only: true}, 1, nil, handoff.AgentKeys, true)
-			if err != nil {
-				return nil, err
-			}
-			if len(page.Works) == 0 {
-				h.claimers.stop(call.Actor.ID, at, among, page.stopped)
-				break
-			}
-			s.after = store.PlaceOf(&page.Works[0].Handoff)
-			s.after.ID = before(s.after.ID)
+		got, stopped, err := h.searchFrom(ctx, call, in, at, once, among, from)
+		if err == nil && got == nil && stopped != (store.Place{}) {
+			// Before a heap it looks every time, and behind it from where the last call stopped.
+			got, stopped, err = h.searchFrom(ctx, call, in, at, once, among, h.claimers.goOn(call.Actor.ID, at, among, stopped))
 		}
+		if err != nil || got != nil {
+			return got, err
+		}
+		h.claimers.stop(call.Actor.ID, at, among, stopped)
 	}
 	return nil, nil
+}
+
+// searchFrom claims the first one behind a place that fits. stopped is where it gave up; the zero place
+// is the end.
+func (h *Hub) searchFrom(ctx context.Context, call Call, in ClaimInput, at place, once once, among stage, from store.Place) (got *Work, stopped store.Place, err error) {
+	s := search{after: from, among: among, more: true}
+	for {
+		if got, err = h.claimBehind(ctx, call, in, at, once, &s); err != nil || got != nil || !s.more {
+			return got, store.Place{}, err
+		}
+		// Look on without holding anybody up, and claim from where something fits.
+		page, err := h.offeredPage(ctx, call, at, listCursor{stage: among, at: s.after, only: true}, 1, nil, handoff.AgentKeys, true)
+		if err != nil || len(page.Works) == 0 {
+			return nil, page.stopped, err
+		}
+		s.after = store.PlaceOf(&page.Works[0].Handoff)
+		s.after.ID = before(s.after.ID)
+	}
 }
 
 // before is a text right before an id, so that a search behind it finds the id first.
@@ -240,15 +255,26 @@ func before(id string) string { return id[:len(id)-1] }
 func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at place, once once, s *search) (*Work, error) {
 	var out *Work
 	from := s.after
-	err := h.changeBy(h.st.WriteTogether, ctx, "claim", call, func(c *change) error {
+	write := h.st.WriteTogether
+	if in.Session != (Session{}) { // its row may be another's just now
+		write = h.st.Write
+	}
+	err := h.changeBy(write, ctx, "claim", call, func(c *change) error {
 		out, s.after, s.more = nil, from, false
+		c.ExpectEffect(once.op)
 		h.claimers.expect(c.Tx, call.Actor.ID, at, s)
+		if err := c.HoldKey(once.op); err != nil {
+			return err
+		}
 		if err := c.admit(in.Session, nil); err != nil {
 			return err
 		}
 		effect, found, err := c.done(once.op, once.print)
 		if err != nil {
 			return err
+		}
+		if found && !c.MayWait() { // for the row of what was claimed
+			return store.ErrWaits
 		}
 		if found {
 			was, row, err := c.take(effect.HandoffID)
@@ -289,35 +315,30 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 // date: then it is asked for again.
 type claimers struct {
 	byAgent sync.Map // of lastClaim
-	stopped sync.Map // by stopKey, of stopPlace
+	stopped sync.Map // by stopKey, of store.Place
 }
 
 // A search that ended behind a heap of what does not fit goes on there the next time, or it would
 // never get past it.
 type stopKey struct {
-	agentID string
-	among   stage
-}
-
-type stopPlace struct {
-	at    string
-	place store.Place
+	agentID, at string
+	among       stage
 }
 
 // stop notes where a search ended before the end; the zero place is the end.
 func (l *claimers) stop(agentID string, at place, among stage, p store.Place) {
 	if p == (store.Place{}) {
-		l.stopped.Delete(stopKey{agentID, among})
+		l.stopped.Delete(stopKey{agentID, at.id, among})
 		return
 	}
-	l.stopped.Store(stopKey{agentID, among}, stopPlace{at.id, p})
+	l.stopped.Store(stopKey{agentID, at.id, among}, p)
 }
 
 // goOn is where a search begins that would begin at from.
 func (l *claimers) goOn(agentID string, at place, among stage, from store.Place) store.Place {
-	if was, ok := l.stopped.Load(stopKey{agentID, among}); ok {
-		if was := was.(stopPlace); was.at == at.id && from.Before(was.place) {
-			return was.place
+	if was, ok := l.stopped.Load(stopKey{agentID, at.id, among}); ok {
+		if was := was.(store.Place); from.Before(was) {
+			return was
 		}
 	}
 	return from
@@ -365,6 +386,9 @@ func (c *change) nextFor(a *handoff.Agent, w store.Workspace, s *search) (was, r
 	// What the clock has opened is not written down everywhere yet, and may come before what is.
 	slipped := s.among == amongAll && !w.Opens.IsZero() && !w.Opens.After(c.Now())
 	if slipped {
+		if !c.MayWait() { // for the rows that it writes down
+			return was, row, false, store.ErrWaits
+		}
 		if slipped, err = c.settleSlipped(a, workspace); err != nil {
 			return was, row, false, err
 		}

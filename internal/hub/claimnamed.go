@@ -1,7 +1,9 @@
 package hub
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,32 +53,49 @@ func (c *claiming) leave(id string) []*latecomer {
 }
 
 func (h *Hub) claimNamed(ctx context.Context, call Call, in ClaimInput, at place, once once) (*Work, error) {
+	if h.cfg.StrictTrust || in.Session != (Session{}) || call.Actor.Kind != handoff.KindAgent {
+		return h.claimOne(ctx, call, in, at, once)
+	}
 	l := &latecomer{call: call, in: in, at: at, once: once, answer: make(chan error, 1)}
-	for !h.claiming.enter(l) {
+	if !h.claiming.enter(l) {
 		select {
 		case err := <-l.answer:
 			if err != nil {
 				return nil, err
 			}
+			return h.claimOne(ctx, call, in, at, once)
 		case <-ctx.Done():
 			return nil, handoff.Unavailable("the call was cancelled before anything was written", ctx.Err())
 		}
 	}
+	var err error
 	defer func() {
-		if late := h.claiming.leave(in.ThreadID); len(late) > 0 {
+		late := h.claiming.leave(in.ThreadID)
+		if isCode(err, handoff.CodeUnavailable) && ctx.Err() == nil { // and so it is for them
+			for _, l := range late {
+				l.answer <- err
+			}
+			return
+		}
+		if len(late) > 0 {
 			go h.tellLate(in.ThreadID, late)
 		}
 	}()
-	return h.claimOne(ctx, call, in, at, once)
+	var w *Work
+	w, err = h.claimOne(ctx, call, in, at, once)
+	return w, err
 }
 
 // tellLate answers those that came while another tried for a handoff, from one look at it.
 func (h *Hub) tellLate(id string, late []*latecomer) {
+	slices.SortStableFunc(late, func(a, b *latecomer) int { return cmp.Compare(len(a.once.op.Key), len(b.once.op.Key)) }) // what is announced first
 	answers := make([]error, len(late))
 	err := h.st.Read(context.Background(), func(tx *store.Tx) error {
 		clear(answers)
 		for _, l := range late {
-			tx.ExpectAgentIn(l.call.Actor.ID, l.at.id)
+			if l.once.op.Key == "" {
+				tx.ExpectAgentIn(l.call.Actor.ID, l.at.id)
+			}
 		}
 		row, err := tx.Handoff(id)
 		if err != nil {
@@ -100,7 +119,7 @@ func (h *Hub) tellLate(id string, late []*latecomer) {
 // tooLate is the refusal of a claim of what another holds; nil where anything else is to be said.
 func (h *Hub) tooLate(tx *store.Tx, l *latecomer, row *handoff.Handoff) (refusal, err error) {
 	actor := l.call.Actor
-	if h.cfg.StrictTrust || l.in.Session != (Session{}) || actor.Kind != handoff.KindAgent || row.Door != handoff.DoorPool || row.WorkspaceID != l.at.id {
+	if row.Door != handoff.DoorPool || row.WorkspaceID != l.at.id {
 		return nil, nil
 	}
 	a, err := labelled(tx, actor, row.WorkspaceID)

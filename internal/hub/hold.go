@@ -333,6 +333,19 @@ func (h *Hub) Verify(ctx context.Context, call Call, in VerifyInput) (Work, erro
 	return out, err
 }
 
+// takeToJudge is take for a verdict, which may give the work back to the agent that delivered it: that
+// one is kept first, as its disabling does, or the two could wait for each other.
+func (c *change) takeToJudge(id string) (was, now handoff.Handoff, err error) {
+	row, err := c.Handoff(id)
+	if err == nil && row.State == handoff.Verifying && row.Holder != "" {
+		_, err = c.KeepAgentIn(row.Holder, row.WorkspaceID)
+	}
+	if err != nil && !isCode(err, handoff.CodeNotFound) {
+		return row, row, err
+	}
+	return c.take(id)
+}
+
 // notToDisabled opens work that was sent back to an agent which was turned off since it delivered.
 func (c *change) notToDisabled(row *handoff.Handoff) error {
 	if row.State != handoff.Claimed {
@@ -405,7 +418,11 @@ func (h *Hub) hold(ctx context.Context, call Call, verb string, in *HoldInput, f
 		return err
 	}
 	return h.change(ctx, verb, call, func(c *change) error {
-		was, row, _, found, err := c.beginAt(c.take, in.ThreadID, at, in.Session, once)
+		take := c.take
+		if verb == "verify" {
+			take = c.takeToJudge
+		}
+		was, row, _, found, err := c.beginAt(take, in.ThreadID, at, in.Session, once)
 		if err != nil {
 			return err
 		}

@@ -55,3 +55,48 @@ func TestWhatStandsBehindAHeapThatDoesNotFitIsClaimedInTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// What lies before the place where the last search stopped is found too, whatever is done behind it.
+func TestAHandoffThatIsFreeAgainInFrontOfAHeapIsClaimed(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		f.Hub.ScanMost(100)
+		anna, bob, cid := f.Agent("anna@acme"), able(f, "bob@acme"), able(f, "cid@acme")
+		everybody := hub.OpenInput{Target: json.RawMessage(`{"strategy":"broadcast"}`)}
+		middle := ""
+		for i := range 300 {
+			if i == 160 {
+				middle = openedIn(f, project, anna, everybody)
+			}
+			openedIn(f, project, bob, everybody)
+			openedIn(f, otherRoot, bob, everybody)
+		}
+		next := func(root string) string {
+			got, err := f.Hub.Claim(bg, bob, hub.ClaimInput{ProjectRoot: root, AgentID: "bob@acme"})
+			noError(t, err)
+			if got.Work == nil {
+				return ""
+			}
+			return got.Work.Handoff.ID
+		}
+		_, err := f.Hub.Claim(bg, cid, hub.ClaimInput{ProjectRoot: project, AgentID: "cid@acme", ThreadID: middle})
+		noError(t, err)
+		for range 6 { // a place is kept, in each project
+			if id := next(project) + next(otherRoot); id != "" {
+				t.Fatalf("%s is claimed", id)
+			}
+		}
+		_, err = f.Hub.Release(bg, cid, hub.ReleaseInput{HoldInput: holding(cid, middle)})
+		noError(t, err)
+		for tries := 0; ; tries++ {
+			if tries > 10 {
+				t.Fatal("it is never claimed")
+			}
+			openedIn(f, project, anna, everybody)
+			next(otherRoot)
+			if next(project) == middle {
+				return
+			}
+		}
+	})
+}

@@ -25,6 +25,8 @@ type dialect interface {
 	// forKeyShare keeps the rows of one table of a SELECT from being locked by forUpdate, and lets
 	// them be changed.
 	forKeyShare(table string) string
+	// forKeyShareFree is forKeyShare that leaves out rows which others hold; empty where nobody can.
+	forKeyShareFree(table string) string
 	// skipLocked is forUpdate for the rows of a table h that leaves out what others hold; empty where nobody can.
 	skipLocked() string
 	// lockShared and lockAlone take a lock that is no row's, by its number, until the transaction
@@ -72,7 +74,8 @@ func (sqlite) lockShared() string   { return "" }
 func (sqlite) lockAlone() string    { return "" }
 func (sqlite) eventsHidden() string { return "" }
 
-func (sqlite) forKeyShare(string) string { return "" }
+func (sqlite) forKeyShare(string) string     { return "" }
+func (sqlite) forKeyShareFree(string) string { return "" }
 
 // Without statistics SQLite takes an index with an equal first column before a smaller one.
 func (sqlite) by(index string) string { return " INDEXED BY " + index }
@@ -136,6 +139,9 @@ func (postgres) lockShared() string { return "SELECT pg_advisory_xact_lock_share
 func (postgres) lockAlone() string  { return "SELECT pg_advisory_xact_lock($1)" }
 
 func (postgres) forKeyShare(table string) string { return " FOR KEY SHARE OF " + table }
+func (postgres) forKeyShareFree(table string) string {
+	return postgres{}.forKeyShare(table) + " SKIP LOCKED"
+}
 
 // An id is handed out before its transaction commits, so neither the id nor the transaction
 // id alone orders what readers may see. Below the oldest transaction that is still running,

@@ -188,9 +188,18 @@ func (tx *Tx) LockHandoff(id string) (handoff.Handoff, error) {
 	return tx.handoff(id, tx.d.forUpdate())
 }
 
+// ExpectLockHandoff announces [Tx.LockHandoff].
+func (tx *Tx) ExpectLockHandoff(id string) {
+	if unguarded == "" {
+		tx.e.expect(handoffQuery+tx.d.forUpdate(), []any{id})
+	}
+}
+
+const handoffQuery = "SELECT " + handoffColumns + " FROM handoffs WHERE id = $1"
+
 func (tx *Tx) handoff(id, lock string) (handoff.Handoff, error) {
 	var s handoffScan
-	if err := tx.row("SELECT "+handoffColumns+" FROM handoffs WHERE id = $1"+lock, id).scan(s.dest()...); err != nil {
+	if err := tx.row(handoffQuery+lock, id).scan(s.dest()...); err != nil {
 		return handoff.Handoff{}, notFound(err, "handoff", id)
 	}
 	return s.value()

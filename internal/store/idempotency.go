@@ -29,12 +29,37 @@ func (tx *Tx) Effect(op Operation) (e Effect, found bool, err error) {
 	if op.Key == "" {
 		return Effect{}, false, nil
 	}
-	err = tx.row(`SELECT fingerprint, handoff_id, ref_id, epoch FROM idempotency WHERE actor_id = $1 AND operation = $2 AND key = $3`,
-		op.Actor, op.Verb, op.Key).scan(&e.Fingerprint, &e.HandoffID, &e.RefID, &e.Epoch)
+	err = tx.row(effectQuery, op.Actor, op.Verb, op.Key).scan(&e.Fingerprint, &e.HandoffID, &e.RefID, &e.Epoch)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Effect{}, false, nil
 	}
 	return e, err == nil, err
+}
+
+const effectQuery = `SELECT fingerprint, handoff_id, ref_id, epoch FROM idempotency WHERE actor_id = $1 AND operation = $2 AND key = $3`
+
+// ExpectEffect announces [Tx.Effect].
+func (tx *Tx) ExpectEffect(op Operation) {
+	if op.Key != "" {
+		tx.e.expect(effectQuery, []any{op.Actor, op.Verb, op.Key})
+	}
+}
+
+// HoldKey keeps the key until the end of tx, so that two calls with one key do not meet when they
+// write it down. It waits for another that holds it; in a shared transaction that is [ErrWaits].
+func (tx *Tx) HoldKey(op Operation) error {
+	if op.Key == "" || tx.Alone() {
+		return nil
+	}
+	free := true
+	query := `SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))`
+	if tx.MayWait() {
+		query = `SELECT pg_advisory_xact_lock(hashtextextended($1, 0)) IS NOT NULL`
+	}
+	if err := tx.row(query, op.Actor+" "+op.Verb+" "+op.Key).scan(&free); err != nil || free {
+		return err
+	}
+	return ErrWaits
 }
 
 // InsertEffect binds the key to what was done. Two at once: the second fails on the unique

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,29 @@ func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
 // KeepAgentIn is AgentIn that keeps the agent from being turned off until the end of tx, if it is
 // turned off under [Tx.LockAgent].
 func (tx *Tx) KeepAgentIn(id, workspaceID string) (handoff.Agent, error) {
-	return tx.agentIn(id, workspaceID, tx.d.forKeyShare("a"))
+	a, err := tx.agentIn(id, workspaceID, tx.d.forKeyShareFree("a"))
+	if err = tx.waitForAgent(id, err); errors.Is(err, errReadAgain) {
+		a, err = tx.agentIn(id, workspaceID, tx.d.forKeyShareFree("a"))
+	}
+	return a, err
+}
+
+var errReadAgain = errors.New("it is free now")
+
+// waitForAgent waits for an agent that another is changing, if err says that none is free. What was
+// read beside its row may be from before that change, so it is to be read again: errReadAgain.
+func (tx *Tx) waitForAgent(id string, err error) error {
+	var e *handoff.Error
+	if !errors.As(err, &e) || e.Code != handoff.CodeNotFound || tx.Alone() {
+		return err
+	}
+	if !tx.MayWait() {
+		return ErrWaits
+	}
+	if waited := tx.row(`SELECT a.id FROM agents a WHERE a.id = $1`+tx.d.forKeyShare("a"), id).scan(&id); waited != nil {
+		return notFound(waited, "agent", id)
+	}
+	return errReadAgain
 }
 
 // ExpectAgentIn announces [Tx.AgentIn].
@@ -26,7 +49,7 @@ func (tx *Tx) ExpectAgentIn(id, workspaceID string) {
 
 // ExpectKeepAgentIn announces [Tx.KeepAgentIn].
 func (tx *Tx) ExpectKeepAgentIn(id, workspaceID string) {
-	tx.e.expect(agentInQuery+tx.d.forKeyShare("a"), []any{id, workspaceID})
+	tx.e.expect(agentInQuery+tx.d.forKeyShareFree("a"), []any{id, workspaceID})
 }
 
 const agentInQuery = `SELECT ` + agentColumns + `, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
@@ -62,7 +85,7 @@ func (tx *Tx) agentIn(id, workspaceID, lock string) (handoff.Agent, error) {
 // ExpectClaim announces what a claim of the next one asks: [Tx.KeepClaimant], and then
 // [Tx.TakeOffered] of these keys.
 func (tx *Tx) ExpectClaim(agentID, workspaceID, takeFrom string, keys []string, after Place) {
-	tx.e.expect(tx.claimantQuery(tx.d.forKeyShare("a")), []any{agentID, workspaceID})
+	tx.e.expect(tx.claimantQuery(tx.d.forKeyShareFree("a")), []any{agentID, workspaceID})
 	if len(keys) <= maxKeys {
 		tx.e.expect(tx.takeOffered(takeFrom, keys, after))
 	}
@@ -76,7 +99,11 @@ func (tx *Tx) Claimant(agentID, workspaceID string) (w Workspace, a handoff.Agen
 
 // KeepClaimant is Claimant that keeps the agent from being turned off, as [Tx.KeepAgentIn] does.
 func (tx *Tx) KeepClaimant(agentID, workspaceID string) (w Workspace, a handoff.Agent, err error) {
-	return tx.claimant(agentID, workspaceID, tx.d.forKeyShare("a"))
+	w, a, err = tx.claimant(agentID, workspaceID, tx.d.forKeyShareFree("a"))
+	if err = tx.waitForAgent(agentID, err); errors.Is(err, errReadAgain) {
+		w, a, err = tx.claimant(agentID, workspaceID, tx.d.forKeyShareFree("a"))
+	}
+	return w, a, err
 }
 
 func (tx *Tx) claimant(agentID, workspaceID, lock string) (w Workspace, a handoff.Agent, err error) {

@@ -406,6 +406,9 @@ func (s *Store) readPostgres(ctx context.Context, fn func(*Tx) error) error {
 	}
 	for try := 0; ; try++ {
 		_, err := s.attempt(ctx, run, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", fn)
+		if err != nil && ctx.Err() != nil && isFault(err) { // by the caller's own deadline
+			return handoff.Unavailable("the call was cancelled", ctx.Err())
+		}
 		if err == nil || s.d.classify(err) != faultGone || try >= 2 {
 			return err
 		}
@@ -429,6 +432,9 @@ func (s *Store) connect(ctx context.Context) (*sql.Conn, error) {
 		return nil, handoff.Unavailable("the call was cancelled before anything was written", ctx.Err())
 	case wait.Err() != nil && s.db.Stats().Idle == 0 && s.db.Stats().InUse > 0:
 		return nil, handoff.Unavailable("more calls came than the hub's database connections can serve; nothing was written", nil)
+	}
+	if s.isClosed() {
+		return nil, errClosed
 	}
 	return nil, databaseError{err}
 }

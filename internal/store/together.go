@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"time"
 
 	"handclasp/internal/handoff"
 )
@@ -61,8 +63,35 @@ func (g *together) do(ctx context.Context, fn func(*Tx) error) error {
 	g.mu.Unlock()
 	if lead {
 		g.lead(j)
+		return <-j.done
 	}
-	return <-j.done
+	late := time.NewTimer(poolWait)
+	defer late.Stop()
+	select {
+	case err := <-j.done:
+		return err
+	case <-ctx.Done():
+		if g.leave(j) {
+			return handoff.Unavailable("the call was cancelled before anything was written", ctx.Err())
+		}
+	case <-late.C:
+		if g.leave(j) {
+			return handoff.Unavailable("more calls came than the hub's database connections can serve; nothing was written", nil)
+		}
+	}
+	return <-j.done // a lane has it already
+}
+
+// leave takes a call out of the queue, if it still waits there.
+func (g *together) leave(j *job) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.Index(g.waiting, j)
+	if i < 0 {
+		return false
+	}
+	g.waiting = slices.Delete(g.waiting, i, i+1)
+	return true
 }
 
 // lead runs what waits until the call that leads has its answer. If more waits then, another goroutine goes on.
@@ -70,7 +99,7 @@ func (g *together) lead(mine *job) {
 	for {
 		g.mu.Lock()
 		n := min(len(g.waiting), perLane)
-		some := g.waiting[:n:n]
+		some := slices.Clone(g.waiting[:n])
 		g.waiting = g.waiting[n:]
 		if n == 0 {
 			g.running--
@@ -97,7 +126,9 @@ func (s *Store) jointly(jobs []*job) {
 	defer cancel()
 	answers := make([]error, len(jobs))
 	failed := errors.New("a call of this transaction failed")
+	began := false
 	unknown, err := s.attempt(ctx, ctx, beginWrite, func(tx *Tx) error {
+		began = true
 		clear(answers)
 		tx.joint = true
 		for i, j := range jobs {
@@ -115,6 +146,8 @@ func (s *Store) jointly(jobs []*job) {
 			j.done <- answers[i]
 		case unknown:
 			j.done <- unknownOutcome(err)
+		case !began: // there was no connection, and each would wait for one as long again
+			j.done <- err
 		case len(jobs) == 1 && errors.Is(err, failed) && !isFault(answers[i]): // a refusal, and what it wrote is gone
 			j.done <- answers[i]
 		default:

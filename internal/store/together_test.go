@@ -258,3 +258,50 @@ func TestTheTimeOfAWriteIsFromAfterItsWaitForARow(t *testing.T) {
 		t.Errorf("its time is %v before the row was free", then.Sub(now))
 	}
 }
+
+// One lane serves everybody, so nothing in it waits for what another transaction keeps.
+func TestALaneDoesNotWaitForAnAgentOrAKey(t *testing.T) {
+	t.Parallel()
+	op := store.Operation{Actor: "a", Verb: "claim", Key: "k"}
+	for name, keep := range map[string]struct{ first, second func(*store.Tx) error }{
+		"an agent": {
+			func(tx *store.Tx) error { _, err := tx.LockAgent("a"); return err },
+			func(tx *store.Tx) error { _, err := tx.KeepAgentIn("a", "w"); return err },
+		},
+		"a claimant": {
+			func(tx *store.Tx) error { _, err := tx.LockAgent("a"); return err },
+			func(tx *store.Tx) error { _, _, err := tx.KeepClaimant("a", "w"); return err },
+		},
+		"a key": {
+			func(tx *store.Tx) error { return tx.HoldKey(op) },
+			func(tx *store.Tx) error { return tx.HoldKey(op) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := joined(t)
+			db := beside(t, f.cfg.URL)
+			f.write(add("a"))
+			held, goOn := make(chan struct{}), make(chan struct{})
+			first, second := make(chan error, 1), make(chan error, 1)
+			go func() {
+				first <- f.Write(context.Background(), func(tx *store.Tx) error {
+					err := keep.first(tx)
+					close(held)
+					<-goOn
+					return err
+				})
+			}()
+			<-held
+			go func() { second <- f.WriteTogether(context.Background(), keep.second) }()
+			waits := 0
+			eventually(t, "the second waits", func() bool {
+				return db.QueryRow(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waits) == nil && waits > 0
+			})
+			must(t, f.WriteTogether(context.Background(), add("b")))
+			close(goOn)
+			must(t, errors.Join(<-first, <-second))
+			wantThere(t, f.there(), "a", "b")
+		})
+	}
+}
