@@ -45,7 +45,7 @@ soak: soak-pool ## the long counts: kills, restarts, many writers, the pool (up 
 soak-pool: ## the long counts of the pool: random programs, histories, races (up to an hour)
 	HANDCLASP_PROGRAMS=10000 go test -count=1 -timeout 60m -v ./internal/poolmodel
 	HANDCLASP_LINEAR_RUNS=200 go test -count=1 -timeout 20m -v -run TestWhatClientsSee ./internal/hub
-	HANDCLASP_RACES=200 go test -count=1 -timeout 30m -run 'Race|TestTheWorkIs|TestDeliveredWork|TestAVerdict|TestOfTwoV|TestAnAgentThatIs|TestTwoDep|TestOneDep|TestADep|TestTwoClaimsOf|TestTheCreatorCancels|TestWhoClaims|TestTheHolder|TestAClaimedH|TestOfThirty|TestThirtyTwoThat' ./internal/hub
+	HANDCLASP_RACES=200 go test -count=1 -timeout 30m -run 'Race|TestTheWorkIs|TestDeliveredWork|TestAVerdict|TestOfTwoV|TestAnAgentThatIs|TestTwoDep|TestOneDep|TestADep|TestTwoClaimsOf|TestTheCreatorCancels|TestWhoClaims|TestTheHolder|TestAClaimedH|TestACapab|TestOfThirty|TestThirtyTwoThat' ./internal/hub
 
 .PHONY: soak-kill
 soak-kill: ## kill the hub under load and count what it had acknowledged

@@ -8,6 +8,7 @@ import (
 
 	"handclasp/internal/handoff"
 	"handclasp/internal/hub"
+	"handclasp/internal/hubtest"
 )
 
 func TestOfThirtyTwoClaimantsOneWinsAndTheOthersAreToldWho(t *testing.T) {
@@ -213,5 +214,29 @@ func TestAClaimedHandoffThatIsReleasedGoesToWhoClaimsTheNextOne(t *testing.T) {
 		if row := s.row(id); got.work != nil && row.Holder != s.cid.Actor.ID || got.work == nil && row.State != handoff.Open {
 			s.errorf("%+v was claimed, the row is %s by %q", got.work, row.State, row.Holder)
 		}
+	})
+}
+
+// A claim that waits for the edit of its agent goes by what the edit left.
+func TestACapabilityThatIsTakenAwayClaimsNoMore(t *testing.T) {
+	t.Parallel()
+	races(t, 0, func(s *stage) {
+		can := func(words ...string) verb {
+			return func(h *hub.Hub) (*hub.Work, error) {
+				_, err := h.EditAgent(bg, hubtest.Operator(), s.bob.Actor.Handle, hub.AgentEdit{Capabilities: &words})
+				return nil, err
+			}
+		}
+		id := s.offer(hub.OpenInput{})
+		by := s.claim(s.bob, id)
+		if s.round/4%2 == 1 {
+			by = s.next(s.bob)
+		}
+		edited, got := s.meet(can("other"), by, nil)
+		s.want("the edit", edited, "")
+		if s.want("the claim", got, "", handoff.CodeNotEligibleToClaim); s.kind == firstHolds && got.err == nil && got.work != nil {
+			s.errorf("claimed by what was taken away before")
+		}
+		s.must(can("code"))
 	})
 }
