@@ -128,6 +128,9 @@ type expected struct {
 }
 
 func (t *pgTx) expect(query string, args []any) {
+	if len(t.next) > 0 && t.next[0].rows != nil { // of a call before, in a shared transaction
+		t.next = nil
+	}
 	t.next = append(t.next, expected{query: query, args: args})
 }
 
