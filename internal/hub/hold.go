@@ -370,8 +370,7 @@ func verdictStands(row *handoff.Handoff, actor handoff.Actor, pass bool, feedbac
 	if pass {
 		return row.State == handoff.Completed && epochStands(epoch, row)
 	}
-	// It may be open again since: its executor was turned off, gave it up, or let the lease lapse.
-	return (row.State == handoff.Claimed || row.State == handoff.Open) && v.Epoch == row.Epoch && (epoch == nil || *epoch == row.Epoch-1)
+	return row.State == handoff.Claimed && v.Epoch == row.Epoch && (epoch == nil || *epoch == row.Epoch-1)
 }
 
 // forgetVerifiers takes delivered work from the inboxes of those who need not judge it any more.

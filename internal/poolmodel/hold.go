@@ -102,7 +102,7 @@ func (h *Handoff) sameEpoch(named *int, epoch int) bool { return named == nil ||
 func (m *Model) verify(c Call, h *Handoff) Reply {
 	if v := h.Verdict; v != nil && v.Pass == c.Pass && v.Feedback == c.Text && v.By == c.Actor && v.Epoch == h.Epoch {
 		if c.Pass && h.State == handoff.Completed && h.sameEpoch(c.Epoch, h.Epoch) ||
-			!c.Pass && (h.State == handoff.Claimed || h.State == handoff.Open) && h.sameEpoch(c.Epoch, h.Epoch-1) {
+			!c.Pass && h.State == handoff.Claimed && h.sameEpoch(c.Epoch, h.Epoch-1) {
 			return Reply{Replay: true}
 		}
 	}
