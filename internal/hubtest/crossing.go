@@ -40,21 +40,19 @@ func (c *Crossing) Watch() Option {
 func (c *Crossing) pause(at store.Point) {
 	c.mu.Lock()
 	gate := c.gate
-	if gate == nil {
-		c.mu.Unlock()
-		return
-	}
 	switch at {
 	case store.Begins:
 		c.inside++
 	case store.Commits:
-		c.held++
+		if gate != nil {
+			c.held++
+		}
 	case store.Ends:
 		c.inside--
 	}
 	c.mu.Unlock()
 	signal(c.changed)
-	if at != store.Commits {
+	if at != store.Commits || gate == nil {
 		return
 	}
 	<-gate
@@ -76,9 +74,15 @@ func signal(ch chan struct{}) {
 func (c *Crossing) Run(f *Fixture, first, meanwhile func(), others ...func()) {
 	f.T.Helper()
 	gate := make(chan struct{})
-	c.mu.Lock()
-	c.gate, c.inside, c.held, c.ended = gate, 0, 0, 0
-	c.mu.Unlock()
+	Eventually(f.T, func() bool { // a sweep that is still at it would be taken for one of the calls
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.inside > 0 {
+			return false
+		}
+		c.gate, c.held, c.ended = gate, 0, 0
+		return true
+	})
 	var wg sync.WaitGroup
 	start := func(call func()) {
 		wg.Go(func() {
