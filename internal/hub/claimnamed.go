@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -88,21 +87,25 @@ func (h *Hub) claimNamed(ctx context.Context, call Call, in ClaimInput, at place
 
 // tellLate answers those that came while another tried for a handoff, from one look at it.
 func (h *Hub) tellLate(id string, late []*latecomer) {
-	slices.SortStableFunc(late, func(a, b *latecomer) int { return cmp.Compare(len(a.once.op.Key), len(b.once.op.Key)) }) // what is announced first
 	answers := make([]error, len(late))
 	err := h.st.Read(context.Background(), func(tx *store.Tx) error {
 		clear(answers)
-		for _, l := range late {
-			if l.once.op.Key == "" {
-				tx.ExpectAgentIn(l.call.Actor.ID, l.at.id)
-			}
-		}
 		row, err := tx.Handoff(id)
 		if err != nil {
 			return err
 		}
+		var ids []string
+		for _, l := range late {
+			ids = append(ids, l.call.Actor.ID)
+		}
+		slices.Sort(ids)
+		agents, err := tx.AgentsIn(slices.Compact(ids), row.WorkspaceID)
+		if err != nil {
+			return err
+		}
 		for i, l := range late {
-			if answers[i], err = h.tooLate(tx, l, &row); err != nil {
+			a := agents[l.call.Actor.ID]
+			if answers[i], err = h.tooLate(tx, l, &row, &a); err != nil {
 				return err
 			}
 		}
@@ -117,14 +120,10 @@ func (h *Hub) tellLate(id string, late []*latecomer) {
 }
 
 // tooLate is the refusal of a claim of what another holds; nil where anything else is to be said.
-func (h *Hub) tooLate(tx *store.Tx, l *latecomer, row *handoff.Handoff) (refusal, err error) {
+func (h *Hub) tooLate(tx *store.Tx, l *latecomer, row *handoff.Handoff, a *handoff.Agent) (refusal, err error) {
 	actor := l.call.Actor
 	if row.Door != handoff.DoorPool || row.WorkspaceID != l.at.id {
 		return nil, nil
-	}
-	a, err := labelled(tx, actor, row.WorkspaceID)
-	if err != nil {
-		return nil, err
 	}
 	now := row.At(tx.Now())
 	if !now.VisibleTo(actor, a, tx.Now()) && !now.Lost(a, tx.Now()) {

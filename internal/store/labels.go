@@ -1,7 +1,7 @@
 package store
 
 import (
-	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,70 +16,110 @@ func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
 
 // KeepAgentIn is AgentIn that keeps the agent from being turned off until the end of tx, if it is
 // turned off under [Tx.LockAgent].
-func (tx *Tx) KeepAgentIn(id, workspaceID string) (handoff.Agent, error) {
-	a, err := tx.agentIn(id, workspaceID, tx.d.forKeyShareFree("a"))
-	if err = tx.waitForAgent(id, err); errors.Is(err, errReadAgain) {
-		a, err = tx.agentIn(id, workspaceID, tx.d.forKeyShareFree("a"))
-	}
+func (tx *Tx) KeepAgentIn(id, workspaceID string) (a handoff.Agent, err error) {
+	err = tx.keeping(id, func(lock string) (err error) {
+		a, err = tx.agentIn(id, workspaceID, lock)
+		return err
+	})
 	return a, err
 }
 
-var errReadAgain = errors.New("it is free now")
+// ExpectKeepAgentIn announces [Tx.KeepAgentIn].
+func (tx *Tx) ExpectKeepAgentIn(id, workspaceID string) {
+	tx.e.expect(agentsInQuery([]string{id}, workspaceID, tx.d.forKeyShareFree("a")))
+}
 
-// waitForAgent waits for an agent that another is changing, if err says that none is free. What was
-// read beside its row may be from before that change, so it is to be read again: errReadAgain.
-func (tx *Tx) waitForAgent(id string, err error) error {
-	var e *handoff.Error
-	if !errors.As(err, &e) || e.Code != handoff.CodeNotFound || tx.Alone() {
+// AgentsIn is AgentIn for some agents, by id. Those that do not exist are left out.
+func (tx *Tx) AgentsIn(ids []string, workspaceID string) (map[string]handoff.Agent, error) {
+	out := make(map[string]handoff.Agent, len(ids))
+	for some := range slices.Chunk(ids, maxIDs) {
+		found, err := tx.agentsIn(some, workspaceID, "")
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(out, found)
+	}
+	return out, nil
+}
+
+// keeping reads an agent under a lock that keeps it. Where another holds its row it waits, and reads
+// anew: what stands beside the row, such as its labels, may be from before the other's change.
+func (tx *Tx) keeping(id string, read func(lock string) error) error {
+	free := tx.d.forKeyShareFree("a")
+	err := read(free)
+	if tx.Alone() || handoff.CodeOf(err) != handoff.CodeNotFound {
 		return err
 	}
 	if !tx.MayWait() {
 		return ErrWaits
 	}
-	if waited := tx.row(`SELECT a.id FROM agents a WHERE a.id = $1`+tx.d.forKeyShare("a"), id).scan(&id); waited != nil {
-		return notFound(waited, "agent", id)
+	if err := tx.row(`SELECT a.id FROM agents a WHERE a.id = $1`+tx.d.forKeyShare("a"), id).scan(&id); err != nil {
+		return notFound(err, "agent", id)
 	}
-	return errReadAgain
+	return read(free)
 }
-
-// ExpectAgentIn announces [Tx.AgentIn].
-func (tx *Tx) ExpectAgentIn(id, workspaceID string) {
-	tx.e.expect(agentInQuery, []any{id, workspaceID})
-}
-
-// ExpectKeepAgentIn announces [Tx.KeepAgentIn].
-func (tx *Tx) ExpectKeepAgentIn(id, workspaceID string) {
-	tx.e.expect(agentInQuery+tx.d.forKeyShareFree("a"), []any{id, workspaceID})
-}
-
-const agentInQuery = `SELECT ` + agentColumns + `, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
-		CASE WHEN EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $2 AND w.strict <> 0 AND NOT EXISTS
-			(SELECT 1 FROM workspace_members m WHERE m.workspace_id = w.id AND m.agent_id = a.id)) THEN 1 ELSE 0 END
-	FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`
 
 func (tx *Tx) agentIn(id, workspaceID, lock string) (handoff.Agent, error) {
-	var s agentScan
-	var labels AgentRow
-	found := false
-	var outside int64
-	err := tx.each(agentInQuery+lock, []any{id, workspaceID}, func(r rows) error {
-		var kind, name, value string
-		found = true
-		if err := r.Scan(append(s.dest(), &kind, &name, &value, &outside)...); err != nil {
-			return err
-		}
-		labels.add(kind, name, value)
-		return nil
-	})
+	found, err := tx.agentsIn([]string{id}, workspaceID, lock)
 	if err != nil {
 		return handoff.Agent{}, err
 	}
-	if !found {
+	a, ok := found[id]
+	if !ok {
 		return handoff.Agent{}, handoff.NotFound("agent", id)
 	}
-	a, err := s.value()
-	a.Capabilities, a.Tags, a.Outside = labels.Capabilities, labels.Tags, outside != 0
-	return a.Agent, err
+	return a, nil
+}
+
+// agentsInQuery has as many places as the next power of two, so that there are few different ones; an
+// id may come twice.
+func agentsInQuery(ids []string, workspaceID, lock string) (query string, args []any) {
+	args = []any{workspaceID}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	for n := len(ids); n&(n-1) != 0; n++ {
+		args = append(args, ids[0])
+	}
+	return `SELECT ` + agentColumns + `, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
+			CASE WHEN EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $1 AND w.strict <> 0 AND NOT EXISTS
+				(SELECT 1 FROM workspace_members m WHERE m.workspace_id = w.id AND m.agent_id = a.id)) THEN 1 ELSE 0 END
+		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id WHERE a.id IN (` + params(2, len(args)-1) + `)
+		ORDER BY a.id, l.kind, l.name, l.value` + lock, args
+}
+
+// agentsIn reads at most maxIDs agents.
+func (tx *Tx) agentsIn(ids []string, workspaceID, lock string) (map[string]handoff.Agent, error) {
+	type labelled struct {
+		agentScan
+		labels  AgentRow
+		outside int64
+	}
+	var list []*labelled
+	query, args := agentsInQuery(ids, workspaceID, lock)
+	err := tx.each(query, args, func(r rows) error {
+		var kind, name, value string
+		one := &labelled{}
+		if err := r.Scan(append(one.dest(), &kind, &name, &value, &one.outside)...); err != nil {
+			return err
+		}
+		if len(list) == 0 || list[len(list)-1].a.ID != one.a.ID {
+			list = append(list, one)
+		}
+		list[len(list)-1].labels.add(kind, name, value)
+		return nil
+	})
+	out := make(map[string]handoff.Agent, len(list))
+	for _, one := range list {
+		if err != nil {
+			break
+		}
+		var a AgentRow
+		a, err = one.value()
+		a.Capabilities, a.Tags, a.Outside = one.labels.Capabilities, one.labels.Tags, one.outside != 0
+		out[a.ID] = a.Agent
+	}
+	return out, err
 }
 
 // ExpectClaim announces what a claim of the next one asks: [Tx.KeepClaimant], and then
@@ -99,10 +139,10 @@ func (tx *Tx) Claimant(agentID, workspaceID string) (w Workspace, a handoff.Agen
 
 // KeepClaimant is Claimant that keeps the agent from being turned off, as [Tx.KeepAgentIn] does.
 func (tx *Tx) KeepClaimant(agentID, workspaceID string) (w Workspace, a handoff.Agent, err error) {
-	w, a, err = tx.claimant(agentID, workspaceID, tx.d.forKeyShareFree("a"))
-	if err = tx.waitForAgent(agentID, err); errors.Is(err, errReadAgain) {
-		w, a, err = tx.claimant(agentID, workspaceID, tx.d.forKeyShareFree("a"))
-	}
+	err = tx.keeping(agentID, func(lock string) (err error) {
+		w, a, err = tx.claimant(agentID, workspaceID, lock)
+		return err
+	})
 	return w, a, err
 }
 

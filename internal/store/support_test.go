@@ -146,15 +146,21 @@ type call struct {
 	fn  func(*store.Tx) error
 }
 
-// together gives the SQLite writer all the calls in one batch, in their order: a first function
-// that writes nothing holds the batch until they have queued.
+// together gives the SQLite writer all the calls in one batch, in their order.
 func (f *fixture) together(calls ...call) []error {
 	f.t.Helper()
 	f.LongBatches()
+	return f.behindOne(f.Write, f.Queued, calls)
+}
+
+// behindOne makes the calls, in their order, while a first one that writes nothing is held until they
+// have queued.
+func (f *fixture) behindOne(write func(context.Context, func(*store.Tx) error) error, queued func() int, calls []call) []error {
+	f.t.Helper()
 	held, release := make(chan struct{}), make(chan struct{})
 	holder := make(chan error, 1)
 	go func() {
-		holder <- f.Write(context.Background(), func(*store.Tx) error {
+		holder <- write(context.Background(), func(*store.Tx) error {
 			close(held)
 			<-release
 			return nil
@@ -168,8 +174,8 @@ func (f *fixture) together(calls ...call) []error {
 		if ctx == nil {
 			ctx = context.Background()
 		}
-		go func() { answers[i] <- f.Write(ctx, c.fn) }()
-		eventually(f.t, "the call is queued", func() bool { return f.Queued() == i+1 })
+		go func() { answers[i] <- write(ctx, c.fn) }()
+		eventually(f.t, "the call is queued", func() bool { return queued() == i+1 })
 	}
 	close(release)
 	<-holder // it shares the fate of the batch

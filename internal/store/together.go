@@ -29,8 +29,8 @@ type together struct {
 	s       *Store
 	mu      sync.Mutex
 	waiting []*job
-	running int // of the lanes
-	lanes   int
+	running int // lanes
+	lanes   int // at most
 }
 
 // WriteTogether is [Store.Write] for a function that takes something nobody else is at. On
@@ -56,15 +56,11 @@ func (g *together) do(ctx context.Context, fn func(*Tx) error) error {
 	j := &job{ctx: ctx, fn: fn, done: make(chan error, 1)}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, j)
-	lead := g.running < g.lanes
-	if lead {
+	if g.running < g.lanes {
 		g.running++
+		go g.lane()
 	}
 	g.mu.Unlock()
-	if lead {
-		g.lead(j)
-		return <-j.done
-	}
 	late := time.NewTimer(poolWait)
 	defer late.Stop()
 	select {
@@ -94,24 +90,20 @@ func (g *together) leave(j *job) bool {
 	return true
 }
 
-// lead runs what waits until the call that leads has its answer. If more waits then, another goroutine goes on.
-func (g *together) lead(mine *job) {
+// lane runs what waits until nothing does.
+func (g *together) lane() {
 	for {
 		g.mu.Lock()
 		n := min(len(g.waiting), perLane)
-		some := slices.Clone(g.waiting[:n])
-		g.waiting = g.waiting[n:]
 		if n == 0 {
 			g.running--
 			g.mu.Unlock()
 			return
 		}
+		some := slices.Clone(g.waiting[:n])
+		g.waiting = g.waiting[n:]
 		g.mu.Unlock()
 		g.s.jointly(some)
-		if len(mine.done) > 0 {
-			go g.lead(&job{done: make(chan error, 1)})
-			return
-		}
 	}
 }
 

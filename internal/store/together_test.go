@@ -21,31 +21,14 @@ func joined(t *testing.T) *fixture {
 	return open(t, cfg)
 }
 
-// jointly runs the functions in one shared transaction: they queue up while another is on its way.
+// jointly runs the functions in one shared transaction.
 func (f *fixture) jointly(fns ...func(*store.Tx) error) []error {
 	f.t.Helper()
-	began, goOn, over := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	go func() {
-		over <- f.WriteTogether(context.Background(), func(*store.Tx) error {
-			close(began)
-			<-goOn
-			return nil
-		})
-	}()
-	<-began
-	answers := make([]chan error, len(fns))
+	calls := make([]call, len(fns))
 	for i, fn := range fns {
-		answers[i] = make(chan error, 1)
-		go func() { answers[i] <- f.WriteTogether(context.Background(), fn) }()
-		eventually(f.t, "it waits for the lane", func() bool { return f.Waiting() == i+1 })
+		calls[i].fn = fn
 	}
-	close(goOn)
-	must(f.t, <-over)
-	errs := make([]error, len(fns))
-	for i := range fns {
-		errs[i] = <-answers[i]
-	}
-	return errs
+	return f.behindOne(f.WriteTogether, f.Waiting, calls)
 }
 
 var errRefused = errors.New("refused")
@@ -140,24 +123,17 @@ func TestACallThatIsCancelledBeforeItsSharedTransactionWritesNothing(t *testing.
 	t.Parallel()
 	f := joined(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	began, goOn := make(chan struct{}), make(chan struct{})
-	answers := make(chan error, 2)
-	go func() {
-		answers <- f.WriteTogether(context.Background(), func(tx *store.Tx) error {
-			close(began)
-			<-goOn
-			return add("a")(tx)
-		})
-	}()
-	<-began
-	cancelled := make(chan error, 1)
-	go func() { cancelled <- f.WriteTogether(ctx, add("cancelled")) }()
-	eventually(t, "it waits for the lane", func() bool { return f.Waiting() == 1 })
-	cancel()
-	close(goOn)
-	must(t, <-answers)
-	if err := <-cancelled; handoff.CodeOf(err) != handoff.CodeUnavailable || !strings.Contains(err.Error(), "cancelled") {
-		t.Errorf("the cancelled call: %v", err)
+	queued := func() int {
+		n := f.Waiting()
+		if n == 2 { // before the lane is free
+			cancel()
+		}
+		return n
+	}
+	errs := f.behindOne(f.WriteTogether, queued, []call{{fn: add("a")}, {ctx: ctx, fn: add("cancelled")}})
+	must(t, errs[0])
+	if handoff.CodeOf(errs[1]) != handoff.CodeUnavailable || !strings.Contains(errs[1].Error(), "cancelled") {
+		t.Errorf("the cancelled call: %v", errs[1])
 	}
 	wantThere(t, f.there(), "a")
 }
@@ -199,10 +175,10 @@ func TestWhatWasAnnouncedIsReadAnewAfterAWriteOrAnotherQuestion(t *testing.T) {
 		} {
 			f.write(func(tx *store.Tx) error {
 				tx.ExpectKeepAgentIn("a", "w")
-				tx.ExpectAgentIn("a", "w")
+				tx.ExpectKeepAgentIn("a", "w")
 				_, err := tx.UnreadTotal("a")
 				must(t, errors.Join(err, between(tx)))
-				for _, read := range []func(string, string) (handoff.Agent, error){tx.KeepAgentIn, tx.AgentIn, tx.AgentIn} {
+				for _, read := range []func(string, string) (handoff.Agent, error){tx.KeepAgentIn, tx.KeepAgentIn, tx.AgentIn} {
 					if a, err := read("a", "w"); err != nil || a.ID != "a" {
 						t.Errorf("after %s: %+v, %v", name, a, err)
 					}
@@ -211,10 +187,10 @@ func TestWhatWasAnnouncedIsReadAnewAfterAWriteOrAnotherQuestion(t *testing.T) {
 			})
 		}
 		f.write(func(tx *store.Tx) error {
-			tx.ExpectAgentIn("b", "w")
+			tx.ExpectKeepAgentIn("b", "w")
 			_, err := tx.UnreadTotal("a")
 			must(t, errors.Join(err, add("b")(tx)))
-			if a, err := tx.AgentIn("b", "w"); err != nil || a.ID != "b" {
+			if a, err := tx.KeepAgentIn("b", "w"); err != nil || a.ID != "b" {
 				t.Errorf("after it was written: %+v, %v", a, err)
 			}
 			return nil
