@@ -51,7 +51,7 @@ func (c *claiming) leave(id string) []*latecomer {
 	return late
 }
 
-func (h *Hub) claimNamed(ctx context.Context, call Call, in ClaimInput, at place, once once) (*Work, error) {
+func (h *Hub) claimNamed(ctx context.Context, call Call, in ClaimInput, at place, once once) (w *Work, err error) {
 	if h.cfg.StrictTrust || in.Session != (Session{}) || call.Actor.Kind != handoff.KindAgent {
 		return h.claimOne(ctx, call, in, at, once)
 	}
@@ -67,56 +67,71 @@ func (h *Hub) claimNamed(ctx context.Context, call Call, in ClaimInput, at place
 			return nil, handoff.Unavailable("the call was cancelled before anything was written", ctx.Err())
 		}
 	}
-	var err error
-	defer func() {
-		late := h.claiming.leave(in.ThreadID)
-		if isCode(err, handoff.CodeUnavailable) && ctx.Err() == nil { // and so it is for them
-			for _, l := range late {
-				l.answer <- err
-			}
-			return
-		}
-		if len(late) > 0 {
-			go h.tellLate(in.ThreadID, late)
-		}
-	}()
-	var w *Work
-	w, err = h.claimOne(ctx, call, in, at, once)
-	return w, err
+	defer func() { h.answerLate(ctx, in.ThreadID, err) }()
+	return h.claimUnlessLate(ctx, l)
 }
 
-// tellLate answers those that came while another tried for a handoff, from one look at it.
-func (h *Hub) tellLate(id string, late []*latecomer) {
-	answers := make([]error, len(late))
-	err := h.st.Read(context.Background(), func(tx *store.Tx) error {
-		clear(answers)
-		row, err := tx.Handoff(id)
+// answerLate answers those that came while a call tried that was answered err.
+func (h *Hub) answerLate(ctx context.Context, id string, err error) {
+	late := h.claiming.leave(id)
+	switch {
+	case len(late) == 0:
+	case isCode(err, handoff.CodeUnavailable) && ctx.Err() == nil: // and so it is for them
+		for _, l := range late {
+			l.answer <- err
+		}
+	default:
+		go func() {
+			for i, refusal := range h.lookForLate(context.Background(), late) {
+				late[i].answer <- refusal
+			}
+		}()
+	}
+}
+
+// claimUnlessLate claims. Where other nodes claim too, somebody may have been faster long ago; to see that
+// costs much less than a transaction that locks the row.
+func (h *Hub) claimUnlessLate(ctx context.Context, l *latecomer) (*Work, error) {
+	if h.st.Shared() {
+		if err := h.lookForLate(ctx, []*latecomer{l})[0]; err != nil {
+			return nil, err
+		}
+	}
+	return h.claimOne(ctx, l.call, l.in, l.at, l.once)
+}
+
+// lookForLate gives the refusals of those that come too late for a handoff, from one look at it; nil
+// for whoever has to try.
+func (h *Hub) lookForLate(ctx context.Context, late []*latecomer) []error {
+	refusals := make([]error, len(late))
+	ids := make([]string, len(late))
+	for i, l := range late {
+		ids[i] = l.call.Actor.ID
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	err := h.st.Glance(ctx, func(tx *store.Tx) error {
+		tx.ExpectAgentsIn(ids, late[0].at.id)
+		row, err := tx.Handoff(late[0].in.ThreadID)
 		if err != nil {
 			return err
 		}
-		var ids []string
-		for _, l := range late {
-			ids = append(ids, l.call.Actor.ID)
-		}
-		slices.Sort(ids)
-		agents, err := tx.AgentsIn(slices.Compact(ids), row.WorkspaceID)
+		agents, err := tx.AgentsIn(ids, row.WorkspaceID)
 		if err != nil {
 			return err
 		}
 		for i, l := range late {
 			a := agents[l.call.Actor.ID]
-			if answers[i], err = h.tooLate(tx, l, &row, &a); err != nil {
+			if refusals[i], err = h.tooLate(tx, l, &row, &a); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	for i, l := range late {
-		if err != nil { // each finds out for itself
-			answers[i] = nil
-		}
-		l.answer <- answers[i]
+	if err != nil { // each finds out for itself
+		clear(refusals)
 	}
+	return refusals
 }
 
 // tooLate is the refusal of a claim of what another holds; nil where anything else is to be said.

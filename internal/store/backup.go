@@ -56,7 +56,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 // may be large, and whoever it is for may be slow.
 func (s *Store) snapshot(ctx context.Context, fn func(*Tx) error) (err error) {
 	if s.Shared() {
-		_, err = s.attempt(ctx, ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", fn)
+		_, err = s.attempt(ctx, ctx, beginRead, fn)
 		return err
 	}
 	db, err := sql.Open("sqlite3", s.dsn("_pragma=query_only(on)"))

@@ -29,6 +29,13 @@ func (tx *Tx) ExpectKeepAgentIn(id, workspaceID string) {
 	tx.e.expect(agentsInQuery([]string{id}, workspaceID, tx.d.forKeyShareFree("a")))
 }
 
+// ExpectAgentsIn announces [Tx.AgentsIn] of at most maxIDs agents.
+func (tx *Tx) ExpectAgentsIn(ids []string, workspaceID string) {
+	if len(ids) <= maxIDs {
+		tx.e.expect(agentsInQuery(ids, workspaceID, ""))
+	}
+}
+
 // AgentsIn is AgentIn for some agents, by id. Those that do not exist are left out.
 func (tx *Tx) AgentsIn(ids []string, workspaceID string) (map[string]handoff.Agent, error) {
 	out := make(map[string]handoff.Agent, len(ids))

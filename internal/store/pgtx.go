@@ -69,6 +69,9 @@ func (t *pgTx) execOne(_ context.Context, query string, args []any) error {
 }
 
 func (t *pgTx) enqueue(q queued) error {
+	if t.begin != beginWrite {
+		return errors.New("a read wants to write: " + q.query)
+	}
 	t.next = nil // what was read ahead may not be so any more
 	t.queue = append(t.queue, q)
 	return nil
@@ -84,7 +87,8 @@ const clockQuery = "SELECT clock_timestamp()"
 // them.
 func (t *pgTx) send(ctx context.Context, last bool, add func(*pgx.Batch)) (pgx.BatchResults, error) {
 	batch := &pgx.Batch{}
-	if !t.open {
+	begins := !t.open && t.begin != beginNothing
+	if begins {
 		batch.Queue(t.begin)
 	}
 	for i := range t.queue {
@@ -101,7 +105,7 @@ func (t *pgTx) send(ctx context.Context, last bool, add func(*pgx.Batch)) (pgx.B
 	wrote := t.queue
 	t.queue = nil
 	results := t.conn.SendBatch(ctx, batch)
-	if !t.open {
+	if begins {
 		if _, err := results.Exec(); err != nil {
 			return nil, errors.Join(err, results.Close())
 		}
@@ -141,7 +145,7 @@ func (t *pgTx) query(ctx context.Context, query string, args []any) (rows, error
 	if len(next) > 0 && next[0].rows != nil {
 		next = nil // something else is asked than was announced
 	}
-	clockFirst, clockLast := !t.open && t.begin != beginWrite, !t.open && t.begin == beginWrite
+	clockFirst, clockLast := t.now.IsZero() && t.begin == beginRead, t.now.IsZero() && t.begin != beginRead
 	results, err := t.send(ctx, false, func(b *pgx.Batch) {
 		if clockFirst {
 			b.Queue(clockQuery)
@@ -189,7 +193,7 @@ func (t *pgTx) begun(ctx context.Context) (time.Time, error) {
 	if t.clock != nil {
 		return t.clock(), nil
 	}
-	if !t.open {
+	if t.now.IsZero() {
 		results, err := t.send(ctx, false, func(b *pgx.Batch) { b.Queue(clockQuery) })
 		if err != nil {
 			return time.Time{}, err

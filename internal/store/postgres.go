@@ -84,7 +84,11 @@ func (s *Store) explainPostgres(cfg *pgx.ConnConfig, err error) error {
 	return fmt.Errorf("open database %s on %s:%d: %w", cfg.Database, cfg.Host, cfg.Port, err)
 }
 
-const beginWrite = "BEGIN"
+const (
+	beginWrite   = "BEGIN"
+	beginRead    = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+	beginNothing = ""
+)
 
 // writePostgres runs fn until it commits, is refused, or fails for good.
 func (s *Store) writePostgres(ctx context.Context, fn func(*Tx) error) error {
@@ -119,7 +123,7 @@ func unknownOutcome(err error) error {
 	return handoff.Unavailable("the database was lost while it committed; it is not known whether the call took effect", err)
 }
 
-func (s *Store) readPostgres(ctx context.Context, fn func(*Tx) error) error {
+func (s *Store) readPostgres(ctx context.Context, begin string, fn func(*Tx) error) error {
 	run, cancel := context.WithTimeout(context.WithoutCancel(ctx), readDeadline)
 	defer cancel()
 	if sooner, ok := ctx.Deadline(); ok { // a check of readiness does not wait ten seconds
@@ -128,7 +132,7 @@ func (s *Store) readPostgres(ctx context.Context, fn func(*Tx) error) error {
 		defer end()
 	}
 	for try := 0; ; try++ {
-		_, err := s.attempt(ctx, run, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", fn)
+		_, err := s.attempt(ctx, run, begin, fn)
 		if err != nil && ctx.Err() != nil && isFault(err) { // by the caller's own deadline
 			return handoff.Unavailable("the call was cancelled", ctx.Err())
 		}

@@ -219,6 +219,17 @@ func (s *Store) mayWrite(ctx context.Context) error {
 
 // Read runs fn on one consistent snapshot. It never writes.
 func (s *Store) Read(ctx context.Context, fn func(*Tx) error) error {
+	return s.read(ctx, beginRead, fn)
+}
+
+// Glance is Read without the one snapshot: on PostgreSQL each question sees what is committed when it
+// is asked, and those that were announced are asked at once, in one round trip instead of two. It is for
+// an answer that only has to be true of one moment of the row it is about.
+func (s *Store) Glance(ctx context.Context, fn func(*Tx) error) error {
+	return s.read(ctx, beginNothing, fn)
+}
+
+func (s *Store) read(ctx context.Context, begin string, fn func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return handoff.Unavailable("the call was cancelled", err)
 	}
@@ -229,7 +240,7 @@ func (s *Store) Read(ctx context.Context, fn func(*Tx) error) error {
 	if s.readers != nil {
 		err = s.readSQLite(ctx, fn)
 	} else {
-		err = s.readPostgres(ctx, fn)
+		err = s.readPostgres(ctx, begin, fn)
 	}
 	return s.translate(err)
 }
