@@ -143,7 +143,10 @@ Example:
 }
 
 func (c *agentDisableCmd) Run(e *env) error {
-	return setStatus(e, &c.Where, c.JSON, c.Handle, "disable", "disabled")
+	if err := setStatus(e, &c.Where, c.JSON, c.Handle, "disable", "disabled"); err != nil || c.JSON {
+		return err
+	}
+	return e.say("What it claimed at the pool is open again. What stays with it: handclasp handoff list --agent %s\n", c.Handle)
 }
 
 type agentEnableCmd struct {
@@ -174,10 +177,8 @@ func setStatus(e *env, where *config.Where, asJSON bool, handle, verb, past stri
 		if asJSON {
 			return printJSON(e, out)
 		}
-		if _, err := fmt.Fprintln(e.stdout, past, handle); err != nil || verb != "disable" {
-			return err
-		}
-		return e.say("What it claimed at the pool is open again. What stays with it: handclasp handoff list --agent %s\n", handle)
+		_, err := fmt.Fprintln(e.stdout, past, handle)
+		return err
 	})
 }
 

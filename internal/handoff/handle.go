@@ -77,25 +77,8 @@ func FoldHandle(s string) string {
 	}, s)
 }
 
-// sameHandle compares as [FoldHandle] does.
-func sameHandle(s, t string) bool {
-	if len(s) != len(t) {
-		return false
-	}
-	for i := range len(s) {
-		if lower(s[i]) != lower(t[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func lower(b byte) byte {
-	if b >= 'A' && b <= 'Z' {
-		b += 'a' - 'A'
-	}
-	return b
-}
+// sameHandle compares by [FoldHandle], which keeps the length.
+func sameHandle(s, t string) bool { return len(s) == len(t) && FoldHandle(s) == FoldHandle(t) }
 
 // NearMatches returns at most limit of the candidates that somebody who wrote want may have
 // meant, the nearest first, ties in alphabetical order. Near is an edit distance (a swap of

@@ -58,7 +58,7 @@ type Hub struct {
 	agents   rosterCache
 	claimers claimers
 	claiming claiming
-	scanMost int
+	scanMost int // the constant; less in tests
 	handles  handleCache
 	rates    *rates
 	stats    statsCache
@@ -160,10 +160,11 @@ type did struct {
 // change runs fn in one transaction, and after the commit wakes those whom it concerns. fn may
 // run more than once.
 func (h *Hub) change(ctx context.Context, verb string, call Call, fn func(*change) error) error {
-	return h.changeBy(h.st.Write, ctx, verb, call, fn)
+	return h.changeIn(ctx, h.st.Write, verb, call, fn)
 }
 
-func (h *Hub) changeBy(write func(context.Context, func(*store.Tx) error) error, ctx context.Context, verb string, call Call, fn func(*change) error) error {
+// changeIn is change in a transaction of another kind.
+func (h *Hub) changeIn(ctx context.Context, write func(context.Context, func(*store.Tx) error) error, verb string, call Call, fn func(*change) error) error {
 	began := time.Now()
 	var c *change
 	err := write(ctx, func(tx *store.Tx) error {

@@ -31,7 +31,8 @@ const (
 type pool struct {
 	name    string
 	where   []string // flags that name the database
-	nodes   []string // addresses
+	hubs    []*process
+	nodes   []string // their addresses
 	workers []*worker
 	offers  map[string]*offer // by handoff id
 	said    chan said
@@ -81,6 +82,9 @@ func drain(ctx context.Context, database string) int {
 		for _, w := range p.workers {
 			<-w.exited
 		}
+		for _, hub := range p.hubs {
+			<-hub.exited
+		}
 	}()
 	nodes, count := 1, 400
 	if database == "postgres" {
@@ -98,7 +102,8 @@ func drain(ctx context.Context, database string) int {
 		p.where = []string{"--data", filepath.Join(os.Getenv("WORK"), "drain")}
 	}
 	for range nodes {
-		p.nodes = append(p.nodes, serve(ctx, p.where))
+		hub, url := serve(ctx, p.where)
+		p.hubs, p.nodes = append(p.hubs, hub), append(p.nodes, url)
 	}
 	boss := p.register(ctx, creator)
 	p.hire(ctx)

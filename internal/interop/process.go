@@ -54,8 +54,8 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// serve starts a node of the hub and gives its address.
-func serve(ctx context.Context, where []string) string {
+// serve starts a node of the hub and gives its address too.
+func serve(ctx context.Context, where []string) (*process, string) {
 	listening := make(chan string, 1)
 	var mu sync.Mutex
 	var log []string
@@ -71,15 +71,16 @@ func serve(ctx context.Context, where []string) string {
 	failed := "ended at its start"
 	select {
 	case url := <-listening:
-		return url
+		return p, url
 	case <-p.exited:
 	case <-time.After(20 * time.Second):
 		failed = "did not listen"
+		p.kill()
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	must("the hub "+failed, false, "\n", strings.Join(log, "\n"))
-	return ""
+	return nil, ""
 }
 
 // operator runs a command beside the serving hub and decodes each document that it prints.
