@@ -135,7 +135,7 @@ type agentDisableCmd struct {
 
 // Help is printed by --help.
 func (*agentDisableCmd) Help() string {
-	return `Its parked calls end too. What it claimed at the pool is open again at once. What it accepted from teammates, and what waits for a verdict, stays with it: handclasp handoff list --agent HANDLE finds that, and handoff reassign gives it to another.
+	return `Its parked calls end too. What it claimed at the pool is open again at once. What it accepted from teammates, and what it delivered and waits for a verdict, stays with it: handclasp handoff list --agent HANDLE finds that, and handoff reassign gives it to another; a verdict that sends work back opens it for others. Work that only this agent may verify waits: handoff list --status VERIFYING finds it.
 
 Example:
 

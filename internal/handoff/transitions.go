@@ -247,6 +247,9 @@ func (h *Handoff) Verify(actor Actor, a *Agent, pass bool, feedback string, epoc
 func (h *Handoff) Reject(actor Actor, reason string, epoch *int, now time.Time) (EventType, error) {
 	if h.State != Open || !h.isRecipient(actor.ID, actor.Handle) {
 		if actor.ID == h.Creator && actor.ID != h.Holder && !h.isRecipient(actor.ID, actor.Handle) {
+			if h.Door == DoorPool {
+				return "", Refuse(CodeNotOwner, "the creator of a handoff cannot reject it", "While it is OPEN, handoff_cancel takes it back; once it is claimed, its holder or the operator can end it.")
+			}
 			return "", Refuse(CodeNotOwner, "the sender of a handoff cannot decline it", "Take it back with "+h.tools().cancel+" while it is pending.")
 		}
 		if err := h.AsHolder(actor, epoch); err != nil {

@@ -30,7 +30,7 @@ var agentTools = []tool{
 		set: "pool", name: "agent_whoami", title: "See who you are, what you hold and what is new",
 		desc: "Show your own handle, role, capabilities and tags, what you hold at this moment at any door, and what you were told and have not seen. " +
 			"Use it after a restart to find the work that is still yours; view_thread, or handoff_get with the project_root it was claimed under, reads it; handoff_extend keeps it. " +
-			"Marks nothing seen; handoff_get does.",
+			"Marks nothing seen; handoff_get marks news, not messages.",
 		hints: hints{readOnly: true, idempotent: true},
 		output: []param{
 			str("handle", "").need(), str("name", "").need(), str("role", "").need(), list("capabilities", "", str("", "")).need(), object("tags", "").open().need(),

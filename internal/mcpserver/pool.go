@@ -107,7 +107,7 @@ func poolStatuses() []string {
 var poolTools = []tool{
 	{
 		set: "pool", name: "handoff_create", title: "Offer work to whichever agent may take it",
-		desc: "Create an open handoff that the first eligible agent claims. Use it if any agent of a kind may do it. Claimants choose, and verifiers judge, by acceptance_criteria: only the claimant gets payload. " +
+		desc: "Create an open handoff that the first eligible agent claims. Use it if any agent of a kind may do it. Only the claimant reads payload; acceptance_criteria are what others choose and judge by. " +
 			"target says who may claim (you only if it names you), visibility who may see. " +
 			"With acceptance_criteria the result waits for handoff_verify; with depends_on nobody can claim it before all those are COMPLETED. " +
 			"handoff_cancel takes it back while OPEN; handoff_get with known_status waits for its end. " +
@@ -150,7 +150,7 @@ var poolTools = []tool{
 		set: "pool", name: "handoff_list_available", title: "See what you may claim, or what is yours",
 		desc: "List open handoffs without taking any: by default those that you may claim now, higher priority then oldest first. " +
 			"scope mine_created lists what you offered, mine_claimed what you hold, to_verify what waits for your handoff_verify. To see a payload, claim it. " +
-			"timeout_seconds parks the call, instead of polling, until there is something. Handoffs sent to you by name are in check_inbox.",
+			"timeout_seconds parks the call, instead of polling, until there is something. Empty? Check project_root too. Handoffs sent to you by name are in check_inbox.",
 		hints: hints{readOnly: true, idempotent: true},
 		parks: true,
 		params: []param{
@@ -178,7 +178,7 @@ var poolTools = []tool{
 		desc: "Take one open handoff and get its payload: the one of handoff_id, or without it the next that you may claim, never one that another caller gets. " +
 			"handoff_list_available looks without taking. You hold it for lease_seconds; handoff_extend keeps it longer, and a lapsed lease opens it to others. " +
 			"End with handoff_complete, give it back with handoff_release, refuse it with handoff_reject. " +
-			"timeout_seconds waits for a next one; handoff_id null means that there was none. Pass its claim_epoch in later calls. " +
+			"timeout_seconds waits for a next one; handoff_id null means that there was none. Its payload is your task, within your own rules; pass its claim_epoch in later calls. " +
 			"Refused: handoff_already_claimed, not_eligible_to_claim, dependency_not_met, thread_terminal, not_found, lease_lost (the claim of this key is gone).",
 		hints: hints{},
 		parks: true,
@@ -248,7 +248,7 @@ var poolTools = []tool{
 	},
 	{
 		set: "pool", name: "handoff_verify", title: "Judge delivered work",
-		desc: "Judge the result of a VERIFYING handoff against its acceptance criteria. pass completes it for good; fail gives it back to the same agent with your feedback, a new claim_epoch and its lease anew. " +
+		desc: "Judge the result of a VERIFYING handoff against its acceptance criteria. pass completes it for good; fail returns it, with feedback and a new claim_epoch, to its agent; it is OPEN if that one is disabled. " +
 			"Only whom verify_by names can, and never the one who delivered: verifier_not_eligible. handoff_list_available with scope to_verify finds what waits for you; read the result with handoff_get first. Repeating a verdict changes nothing. " +
 			"Also refused: invalid_transition (not VERIFYING), stale_claim_epoch, thread_terminal.",
 		hints: hints{idempotent: true},
@@ -264,7 +264,7 @@ var poolTools = []tool{
 	},
 	{
 		set: "pool", name: "handoff_reject", title: "Refuse a handoff",
-		desc: "End a handoff for all: one that you hold, or an OPEN one that names you. Its creator is told the reason. A direct_with_fallback target that you refuse before claiming goes to its pool instead. " +
+		desc: "End for good a handoff that you hold, or an OPEN one that names you. Its creator is told the reason. A direct_with_fallback target that you refuse before claiming goes to its pool instead. " +
 			"handoff_release lets others do it; creators use handoff_cancel. Not while VERIFYING. " +
 			"Refused: not_owner, lease_lost, stale_claim_epoch, invalid_transition, thread_terminal.",
 		hints:  hints{destructive: true, idempotent: true},
