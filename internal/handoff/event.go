@@ -39,6 +39,15 @@ const (
 	EventSessionClosed         EventType = "session.closed"
 	EventBlockAdded            EventType = "block.added"
 	EventBlockRemoved          EventType = "block.removed"
+	EventDeliverySent          EventType = "delivery.sent"
+	EventDeliveryRefused       EventType = "delivery.refused"
+	EventDeliveryUnconfirmed   EventType = "delivery.unconfirmed"
+	EventDeliveryDead          EventType = "delivery.dead"
+	EventContinuationRedeemed  EventType = "continuation.redeemed"
+	EventContinuationRevoked   EventType = "continuation.revoked"
+	EventContinuationExpired   EventType = "continuation.expired"
+	EventBusinessAdded         EventType = "business.added"
+	EventBusinessEdited        EventType = "business.edited"
 )
 
 // EventTypes lists what agents may meet in the log, in no order that means anything.
@@ -49,6 +58,8 @@ func EventTypes() []EventType {
 		EventReassigned, EventErased, EventUnblocked, EventDependencyFailed, EventMessageCreated, EventDraftCreated, EventDraftDecided,
 		EventAgentAdded, EventAgentEdited, EventAgentDisabled, EventAgentEnabled, EventAgentInvited, EventAgentInviteRevoked,
 		EventKeyCreated, EventKeyRevoked, EventSessionOpened, EventSessionClosed, EventBlockAdded, EventBlockRemoved,
+		EventDeliverySent, EventDeliveryRefused, EventDeliveryUnconfirmed, EventDeliveryDead,
+		EventContinuationRedeemed, EventContinuationRevoked, EventContinuationExpired, EventBusinessAdded, EventBusinessEdited,
 	}
 }
 

@@ -13,6 +13,7 @@ var tables = []string{
 	"settings", "agents", "agent_labels", "catalog", "api_keys", "blocks", "workspaces", "workspace_members",
 	"handoffs", "handoff_targets", "offers", "dependencies", "messages", "drafts", "notices", "events", "idempotency",
 	"contacts", "deliveries", "invites", "sessions",
+	"businesses", "spend", "desk", "person_links", "signing_keys", "continuations", "agent_channels",
 }
 
 // The transaction id of an event means something in its own PostgreSQL cluster only: it stays out of

@@ -13,10 +13,10 @@ import (
 // textTables are those that hold text about a handoff. A table that a later migration adds stands
 // here, or among those that hold none, or the test below fails.
 var (
-	textTables  = []string{"handoffs", "messages", "drafts", "deliveries", "contacts"}
+	textTables  = []string{"handoffs", "messages", "drafts", "desk", "contacts"}
 	otherTables = []string{
 		"settings", "agents", "agent_labels", "catalog", "api_keys", "blocks", "workspaces", "workspace_members", "offers", "sessions", "dependencies",
-		"notices", "events", "idempotency", "invites", "goose_db_version", "sqlite_sequence",
+		"notices", "events", "deliveries", "businesses", "spend", "person_links", "signing_keys", "continuations", "agent_channels", "idempotency", "invites", "goose_db_version", "sqlite_sequence",
 	}
 )
 
@@ -60,7 +60,7 @@ func TestAnErasureReachesEveryTableThatHoldsText(t *testing.T) {
 					`SELECT preview || question || proposed_action || metadata || payload || result || criteria || verdict || ended_reason || result_summary || completion_artifacts FROM handoffs WHERE id = '` + id + `'`,
 					`SELECT body || payload || artifacts FROM messages WHERE handoff_id = '` + id + `'`,
 					`SELECT suggested_diff || description || target_files || rationale || reason FROM drafts WHERE handoff_id = '` + id + `'`,
-					`SELECT content || reason FROM deliveries WHERE handoff_id = '` + id + `'`,
+					`SELECT reason || purpose || reservation_id || agent_label FROM desk WHERE handoff_id = '` + id + `'`,
 					`SELECT name || email || phone FROM contacts WHERE subject_id = '` + id + `'`,
 				} {
 					texts, err := tx.Texts(query)
@@ -113,8 +113,10 @@ func writeEverywhere(tx *store.Tx, id, text string) error {
 			return err
 		}
 	}
-	return tx.Exec(`INSERT INTO deliveries (id, handoff_id, channel, state, reason, provider_id, attempts, due_at, leased_until, content, created_at, updated_at)
-		VALUES ('delivery-`+id+`', '`+id+`', 'email', 'sent', '`+text+`', '', 1, 0, 0, '`+text+`', 1, 1)`,
+	return tx.Exec(`INSERT INTO businesses (slug, name, timezone, preferred, phone, email, form_url, region, daily_messages, daily_cost, created_at, updated_at)
+		VALUES ('shop', 'Shop', 'UTC', '', '', '', '', '', 0, 0, 1, 1) ON CONFLICT DO NOTHING`,
+		`INSERT INTO desk (handoff_id, slug, mode, urgency, reason, purpose, reservation_id, agent_label)
+		VALUES ('`+id+`', 'shop', 'human', 'normal', '`+text+`', '`+text+`', '`+text+`', '`+text+`')`,
 		`INSERT INTO contacts (subject_id, name, email, phone) VALUES ('`+id+`', '`+text+`', '`+text+`', '`+text+`')`)
 }
 

@@ -38,7 +38,7 @@ func fillRow(t *testing.T, db *sql.DB, cfg store.Config, table string, i int) {
 		}
 		var value any
 		switch {
-		case !c.number && (c.name == "id" || strings.HasSuffix(c.name, "_id") || c.name == "depends_on" || c.key || c.unique):
+		case !c.number && (c.name == "id" || strings.HasSuffix(c.name, "_id") || c.name == "depends_on" || c.name == "slug" || c.key || c.unique):
 			value = "key-" + strconv.Itoa(i)
 		case !c.number:
 			value = odd[(i+len(names))%len(odd)]

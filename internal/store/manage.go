@@ -125,7 +125,7 @@ func (tx *Tx) EraseHandoff(h *handoff.Handoff, text string) error {
 		rationale = CASE rationale WHEN '' THEN '' ELSE $2 END, reason = CASE reason WHEN '' THEN '' ELSE $2 END`+where, h.ID, text); err != nil {
 		return err
 	}
-	if err := tx.exec(`UPDATE deliveries SET content = '', reason = ''`+where, h.ID); err != nil {
+	if err := tx.exec(`UPDATE desk SET reason = '', purpose = '', reservation_id = '', agent_label = ''`+where, h.ID); err != nil {
 		return err
 	}
 	return tx.exec(`DELETE FROM contacts WHERE subject_id = $1`, h.ID)

@@ -21,7 +21,7 @@ import (
 var migrations embed.FS
 
 // SchemaVersion is the newest migration that this program knows.
-const SchemaVersion = 3
+const SchemaVersion = 4
 
 // NewerSchemaError says that a newer program has written the database.
 type NewerSchemaError struct{ Found int64 }

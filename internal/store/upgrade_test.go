@@ -55,11 +55,27 @@ var schema2 = []string{
 		completed_at, ended_by, ended_reason, result_summary, completion_artifacts, erased_at) VALUES
 		('h-2', 'team', 'completed', 'a-1', 'g-1', 'g-1', '', 1, 0, 0, 'inform', '', '', '', '', '', '', 'private', 0, '', '', '', '', '', 0, 0, 0,
 		0, 0, 1, 0, '', '', 1700000000000020, 1700000000000022, 0, 1700000000000021, 1700000000000021, 1700000000000022, 'g-1', '', '', '', 1700000000000023)`,
-	`INSERT INTO handoff_targets (handoff_id, target_key) VALUES ('h-2', 'agent:g-1')`,
+}
+
+// What only a hub of schema 2 could write.
+var onlySchema2 = `INSERT INTO handoff_targets (handoff_id, target_key) VALUES ('h-2', 'agent:g-1')`
+
+// What a hub of schema 3 has written besides: a project, a handoff on offer in it, and a session.
+var schema3 = []string{
+	`INSERT INTO catalog (kind, name) VALUES ('tag_value', 'a=b=c'), ('tag_value', 'team=ENG/BACKEND'), ('tag_value', 'team=ops')`,
+	`INSERT INTO workspaces (id, root, alias_of, strict, created_at) VALUES ('w-1', '/srv/shop', '', 0, 1700000000000004)`,
+	`INSERT INTO handoffs (id, door, state, creator_id, recipient_id, holder_id, past_holders, epoch, lease_length, lease_expires_at, intent, preview, question,
+		proposed_action, metadata, workspace_id, target, visibility, priority, payload, result, criteria, verify_by, verdict, deps_pending, deps_failed, fallback_at,
+		recipient_declined, waits_for_reply, message_count, event_seq, trace_id, traceparent, created_at, updated_at, expires_at, fetched_at, accepted_at,
+		completed_at, ended_by, ended_reason, result_summary, completion_artifacts) VALUES
+		('h-3', 'pool', 'open', 'a-1', '', '', '', 0, 0, 0, '', '', '', '', '', 'w-1', '{"strategy":"broadcast"}', 'public', 0, '', '', '', '', '', 0, 0, 0,
+		0, 0, 0, 0, '', '', 1700000000000030, 1700000000000030, 0, 0, 0, 0, '', '', '', '')`,
+	`INSERT INTO offers (target_key, workspace_id, rank, position, handoff_id) VALUES ('any', 'w-1', 0, 1700000000000030, 'h-3')`,
+	`INSERT INTO sessions (id, agent_id, workspace_id, hash, opened_at, last_seen_at, closed_at) VALUES ('s-1', 'a-1', 'w-1', 'fedcba', 1700000000000004, 1700000000000005, 0)`,
 }
 
 // schemas are what was written under each of the schemas of before, in their order.
-var schemas = [][]string{schema1, schema2}
+var schemas = [][]string{schema1, schema2, schema3}
 
 // atSchema is a closed database as a program of that schema has left it.
 func atSchema(t *testing.T, kind string, version int) store.Config {
@@ -70,6 +86,9 @@ func atSchema(t *testing.T, kind string, version int) store.Config {
 	run(t, db, `DELETE FROM settings`)
 	for _, written := range schemas[:version] {
 		run(t, db, written...)
+	}
+	if version == 2 {
+		run(t, db, onlySchema2)
 	}
 	must(t, db.Close())
 	return cfg
@@ -112,7 +131,7 @@ func TestABackupOfAnEarlierSchemaIsRestoredIntoTheCurrentOne(t *testing.T) {
 		old := open(t, store.AtSchema(cfg, int64(version)))
 		backup := old.backup()
 		header := lines(t, backup)[0]
-		for table, since := range map[string]int{"invites": 2, "offers": 3, "sessions": 3} {
+		for table, since := range map[string]int{"invites": 2, "offers": 3, "sessions": 3, "businesses": 4, "continuations": 4} {
 			if named := strings.Contains(header, table); named != (version >= since) {
 				t.Errorf("it names %s: %v", table, named)
 			}
@@ -138,10 +157,13 @@ func wantWhatTheyWrote(t *testing.T, f *fixture, version int) {
 	}
 	f.read(func(tx *store.Tx) error {
 		offered, err := tx.Texts(`SELECT handoff_id FROM offers`)
-		if len(offered) > 0 {
-			t.Errorf("%q are on offer, and there was no pool", offered)
+		must(t, err)
+		sessions, err := tx.Texts(`SELECT id FROM sessions WHERE hash = 'fedcba'`)
+		must(t, err)
+		if pool := version >= 3; slices.Equal(offered, []string{"h-3"}) != pool || slices.Equal(sessions, []string{"s-1"}) != pool {
+			t.Errorf("%q are on offer, and there are the sessions %q", offered, sessions)
 		}
-		return err
+		return nil
 	})
 }
 

@@ -1,0 +1,214 @@
+package handoff
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Business is a company that receives customers' handoffs through one person.
+type Business struct {
+	// Slug is its key: lower-case letters, digits and hyphens, at most 63 characters.
+	Slug string
+	// Name is how people call it.
+	Name string
+	// Timezone is an IANA name; its days are those of the spend cap.
+	Timezone string
+	// Preferred is the one channel that is used; empty while nothing is configured.
+	Preferred Channel
+	Phone     string // E.164
+	Email     string
+	FormURL   string
+	// Region is the default of national numbers: two letters, ISO 3166.
+	Region string
+	// DailyMessages caps what is sent in a day over all channels; 0 = no cap.
+	DailyMessages int
+	// DailyCost caps what text messages of a day may cost, in millionths of the operator's currency;
+	// 0 = no cap.
+	DailyCost int64
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// Person is the actor that stands for the person of a business.
+func Person(slug string) Actor {
+	return Actor{Kind: KindPerson, ID: personPrefix + slug, Handle: personPrefix + slug}
+}
+
+const personPrefix = "person:"
+
+// PersonSlug is the business of a person's id; ok is false for other actors.
+func PersonSlug(actorID string) (slug string, ok bool) { return strings.CutPrefix(actorID, personPrefix) }
+
+// Why nothing is sent to a business; see contracts: desk, "From delivery to answer".
+const (
+	ReasonForm          = "form_routing_configured"
+	ReasonNoRecipient   = "no_recipient_configured"
+	ReasonShape         = "routing_shape_mismatch"
+	ReasonInvalid       = "invalid_recipient"
+	ReasonOptedOut      = "recipient_opted_out"
+	ReasonConsent       = "sms_consent_missing"
+	ReasonNotConfigured = "provider_not_configured"
+	ReasonSpendCap      = "spend_cap_reached"
+)
+
+// Route is the channel over which the person is reached with its address, or the reason why there is
+// none. The channel of a refusal is what would have been used; empty where nothing is configured.
+func (b *Business) Route() (channel Channel, address, reason string) {
+	switch {
+	case b.Preferred == ChannelForm:
+		return ChannelForm, "", ReasonForm
+	case b.Preferred == "" || b.Phone == "" && b.Email == "":
+		return b.Preferred, "", ReasonNoRecipient
+	case b.address() == "":
+		return b.Preferred, "", ReasonShape
+	}
+	return b.Preferred, b.address(), ""
+}
+
+func (b *Business) address() string {
+	if b.Preferred == ChannelSMS {
+		return b.Phone
+	}
+	return b.Email
+}
+
+// Channels are those by which the business can be reached, the preferred one alone.
+func (b *Business) Channels() []string {
+	channel, _, reason := b.Route()
+	if reason != "" && channel != ChannelForm {
+		return []string{}
+	}
+	return []string{string(channel)}
+}
+
+var slugForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// CheckSlug refuses what cannot be the key of a business.
+func CheckSlug(slug string) error {
+	if !slugForm.MatchString(slug) {
+		return Invalid("slug", Quote(slug)+" came; 1 to 63 lower-case letters, digits and hyphens are accepted, beginning with a letter or a digit")
+	}
+	return nil
+}
+
+// emailForm is the pattern that the published schema of initiate_handoff carries, without its two
+// negative lookaheads: CheckEmail looks at what they forbid.
+var emailForm = regexp.MustCompile(`^([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$`)
+
+// CheckEmail refuses what is not one plain e-mail address. The value is not repeated: it is a
+// contact of somebody.
+func CheckEmail(field, s string, maxBytes int) error {
+	switch {
+	case over(len(s), maxBytes):
+		return Invalid(field, fmt.Sprintf("%d bytes came; an e-mail address of at most %d is accepted", len(s), maxBytes))
+	case strings.HasPrefix(s, ".") || strings.Contains(s, "..") || !emailForm.MatchString(s):
+		return Invalid(field, "no e-mail address came; one without a display name is accepted, such as ann@example.com")
+	}
+	return nil
+}
+
+// CheckFormURL refuses what is not the address of a web form.
+func CheckFormURL(field, s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || len(s) > 2048 || strings.ContainsAny(s, " \"<>\\") {
+		return Invalid(field, Quote(s)+" came; an http or https address is accepted, such as https://shop.example.com/contact")
+	}
+	return nil
+}
+
+// CheckTimezone refuses what is no IANA time zone.
+func CheckTimezone(s string) error {
+	if s == "Local" {
+		return Invalid("timezone", Quote(s)+" came; an IANA name is accepted, such as Europe/Berlin")
+	}
+	if _, err := time.LoadLocation(s); err != nil {
+		return Invalid("timezone", Quote(s)+" came; an IANA name is accepted, such as Europe/Berlin")
+	}
+	return nil
+}
+
+// Routing is a lead_routing_json, in either of its two shapes, as one. Addresses stand as they came.
+type Routing struct {
+	Preferred Channel
+	Phone     string
+	Email     string
+	FormURL   string
+}
+
+// ParseRouting reads a lead_routing_json. Both shapes are accepted, and not mixed. The error names
+// the field below field.
+func ParseRouting(field string, raw json.RawMessage) (Routing, error) {
+	const want = `{"preferred_channel": "phone", "text", "email" or "form", "phone", "email", "form_url"} or {"preferred": "sms" or "email", "sms_to", "email_to"}`
+	if jsonKind(raw) == kindString { // exports keep it as text
+		var text string
+		if json.Unmarshal(raw, &text) == nil {
+			raw = json.RawMessage(text)
+		}
+	}
+	o, err := parseObject(field, bytes.TrimSpace(raw), "an object of the shape "+want)
+	if err != nil {
+		return Routing{}, err
+	}
+	_, legacy := o["preferred"]
+	for _, key := range []string{"sms_to", "email_to"} {
+		if _, ok := o[key]; ok {
+			legacy = true
+		}
+	}
+	if legacy {
+		return o.legacyRouting(field)
+	}
+	if err := o.only(field, "preferred_channel", "phone", "email", "form_url"); err != nil {
+		return Routing{}, err
+	}
+	return o.routing(field, "preferred_channel", [3]string{"phone", "email", "form_url"}, map[string]Channel{
+		"phone": ChannelSMS, "text": ChannelSMS, "email": ChannelEmail, "form": ChannelForm,
+	})
+}
+
+func (o jsonObject) legacyRouting(field string) (Routing, error) {
+	if err := o.only(field, "preferred", "sms_to", "email_to"); err != nil {
+		return Routing{}, err
+	}
+	return o.routing(field, "preferred", [3]string{"sms_to", "email_to", ""}, map[string]Channel{"sms": ChannelSMS, "email": ChannelEmail})
+}
+
+func (o jsonObject) routing(field, preferred string, addresses [3]string, words map[string]Channel) (r Routing, err error) {
+	word := ""
+	if !o.absent(preferred) {
+		if word, err = o.text(field, preferred, 64); err != nil {
+			return r, err
+		}
+		channel, known := words[strings.ToLower(word)]
+		if !known {
+			return r, Invalid(joinField(field, preferred), Quote(word)+" came; accepted are "+strings.Join(sortedWords(words), ", "))
+		}
+		r.Preferred = channel
+	}
+	for i, dest := range []*string{&r.Phone, &r.Email, &r.FormURL} {
+		if addresses[i] == "" || o.absent(addresses[i]) {
+			continue
+		}
+		if *dest, err = o.text(field, addresses[i], 2048); err != nil {
+			return r, err
+		}
+	}
+	switch {
+	case r.Preferred == "" && (r.Phone != "" || r.Email != "" || r.FormURL != ""):
+		return r, Invalid(joinField(field, preferred), "nothing came, and addresses did; accepted are "+strings.Join(sortedWords(words), ", "))
+	case r.Preferred == ChannelForm && r.FormURL == "":
+		return r, Invalid(joinField(field, addresses[2]), "nothing came; the channel form needs the address of the form")
+	}
+	return r, nil
+}
+
+func sortedWords(words map[string]Channel) []string {
+	return slices.Sorted(maps.Keys(words))
+}
