@@ -46,6 +46,22 @@ const personPrefix = "person:"
 // PersonSlug is the business of a person's id; ok is false for other actors.
 func PersonSlug(actorID string) (slug string, ok bool) { return strings.CutPrefix(actorID, personPrefix) }
 
+// Bearer is an actor that holds a continuation without a credential of its own.
+func Bearer(redemption string) Actor {
+	id := bearerPrefix + redemption
+	return Actor{Kind: KindBearer, ID: id, Handle: id}
+}
+
+const bearerPrefix = "anonymous:"
+
+// IsBearer reports whether an actor's id is that of a bearer.
+func IsBearer(actorID string) bool { return strings.HasPrefix(actorID, bearerPrefix) }
+
+// IsOutside reports whether an actor's id is that of a person or a bearer, who are no agents.
+func IsOutside(actorID string) bool {
+	return strings.HasPrefix(actorID, personPrefix) || IsBearer(actorID)
+}
+
 // Why nothing is sent to a business; see contracts: desk, "From delivery to answer".
 const (
 	ReasonForm          = "form_routing_configured"

@@ -42,6 +42,8 @@ type Config struct {
 	// NoTrace ignores trace_id at the pool; NoVerification refuses acceptance_criteria and verify_by,
 	// NoDAG depends_on. What was made before goes on.
 	NoTrace, NoVerification, NoDAG bool
+	// Mail: e-mail can be sent.
+	Mail bool
 	// StrictTrust wants a session and its secret with every verb on a pool handoff.
 	StrictTrust bool
 }
@@ -66,6 +68,10 @@ type Hub struct {
 	sessions sessionUses
 	// secret signs the sessions of browsers, inviteSecret join links.
 	secret, inviteSecret func(context.Context) ([]byte, error)
+	// linkSecret makes the links of persons.
+	linkSecret func(context.Context) ([]byte, error)
+	sendable   chan struct{}
+	initiates  initiateRates
 }
 
 // New makes a hub. Call [Hub.Run] to keep it listening to other nodes.
@@ -89,7 +95,8 @@ func New(cfg Config) *Hub {
 		scanMost: scanMost,
 	}
 	h.keys = newKeyCache(cfg.Store.Shared())
-	h.secret, h.inviteSecret = h.loadSecret("session_secret"), h.loadSecret("invite_secret")
+	h.secret, h.inviteSecret, h.linkSecret = h.loadSecret("session_secret"), h.loadSecret("invite_secret"), h.loadSecret("link_secret")
+	h.sendable = make(chan struct{}, 1)
 	return h
 }
 
@@ -147,6 +154,8 @@ type change struct {
 	did  []did
 	// session is the one that the caller names.
 	session string
+	// sends: there is something to send once this is committed.
+	sends bool
 	// kept is the caller as keptLabelled read it in the workspace keptIn.
 	kept   *handoff.Agent
 	keptIn string
@@ -179,6 +188,9 @@ func (h *Hub) changeIn(ctx context.Context, write func(context.Context, func(*st
 		h.metrics.Transitions.WithLabelValues(string(d.door), string(d.event)).Inc()
 	}
 	h.announce(c.wake)
+	if c.sends {
+		h.kick()
+	}
 	return nil
 }
 
@@ -266,10 +278,16 @@ func (c *change) lapse(was, h *handoff.Handoff) error {
 			return err
 		}
 	}
-	if event, ok := h.Expire(c.Now()); ok {
-		return c.record(h, event, handoff.System(), "", 0, h.Creator, h.Recipient)
+	event, ok := h.Expire(c.Now())
+	if !ok {
+		return nil
 	}
-	return nil
+	if h.Door == handoff.DoorDesk && h.Recipient == "" {
+		if err := c.record(h, handoff.EventContinuationExpired, handoff.System(), "", 0); err != nil {
+			return err
+		}
+	}
+	return c.record(h, event, handoff.System(), "", 0, h.Creator, h.Recipient)
 }
 
 // parted takes the thread from the inbox of a holder that lost it and has no other part in it. A
@@ -290,6 +308,9 @@ func needsLabels(actor handoff.Actor, h *handoff.Handoff) bool {
 // agentFor loads what the rules of h ask about the actor: its labels matter only where a
 // target or a capability verifier looks at them.
 func agentFor(tx *store.Tx, actor handoff.Actor, h *handoff.Handoff) (*handoff.Agent, error) {
+	if actor.Kind == handoff.KindPerson || actor.Kind == handoff.KindBearer {
+		return &handoff.Agent{ID: actor.ID, Handle: actor.Handle}, nil
+	}
 	if actor.Kind != handoff.KindAgent {
 		return nil, nil
 	}
@@ -318,7 +339,7 @@ func (c *change) tell(h *handoff.Handoff, event handoff.EventType, by handoff.Ac
 	}
 	told := map[string]bool{by.ID: true, "": true, handoff.Operator().ID: true, handoff.System().ID: true}
 	for _, id := range whom {
-		if told[id] {
+		if told[id] || handoff.IsOutside(id) { // nobody outside has an inbox here
 			continue
 		}
 		told[id], c.wake[id], c.wake[wakeNews(id)] = true, true, true

@@ -62,3 +62,39 @@ func (h *Hub) charge(actor handoff.Actor, inVain int) {
 		r.of(actor).ReserveN(time.Now(), min((inVain-freeRows)/rowsPerCall, r.perMinute))
 	}
 }
+
+// initiateRates limits how often each caller hands users to one business.
+type initiateRates struct {
+	mu     sync.Mutex
+	byPair map[[2]string]*rate.Limiter
+}
+
+// initiatesPerHour is for one caller and one business (contracts: errors, "Limits").
+const initiatesPerHour = 60
+
+// allowInitiate counts a new handoff of the desk.
+func (h *Hub) allowInitiate(actor handoff.Actor, slug string) error {
+	if h.rates.perMinute <= 0 {
+		return nil
+	}
+	r := &h.initiates
+	r.mu.Lock()
+	if r.byPair == nil || len(r.byPair) > cacheSize {
+		r.byPair = map[[2]string]*rate.Limiter{}
+	}
+	l := r.byPair[[2]string{actor.ID, slug}]
+	if l == nil {
+		l = rate.NewLimiter(rate.Limit(initiatesPerHour)/3600, initiatesPerHour)
+		r.byPair[[2]string{actor.ID, slug}] = l
+	}
+	r.mu.Unlock()
+	reservation := l.Reserve()
+	wait := reservation.Delay()
+	if wait == 0 {
+		return nil
+	}
+	reservation.Cancel()
+	seconds := int(math.Ceil(wait.Seconds()))
+	return handoff.Refuse(handoff.CodeRateLimited, fmt.Sprintf("more than %d handoffs an hour came from you for this business", initiatesPerHour),
+		fmt.Sprintf("Nothing was written. Wait %s.", time.Duration(seconds)*time.Second)).With("retry_after_seconds", seconds)
+}

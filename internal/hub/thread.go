@@ -287,7 +287,21 @@ func names(tx *store.Tx, ids []string) (map[string]Party, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[string]Party, len(agents))
+	out := make(map[string]Party, len(ids))
+	for _, id := range ids {
+		slug, person := handoff.PersonSlug(id)
+		if !person {
+			if handoff.IsBearer(id) {
+				out[id] = Party{ID: id, Handle: id, Name: id}
+			}
+			continue
+		}
+		b, err := tx.Business(slug)
+		if err != nil {
+			return nil, err
+		}
+		out[id] = Party{ID: id, Handle: id, Name: b.Name}
+	}
 	for id, a := range agents {
 		out[id] = Party{ID: id, Handle: a.Handle, Name: a.Name, Role: a.Role}
 	}

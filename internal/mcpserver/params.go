@@ -47,6 +47,8 @@ type param struct {
 	enum           []string       // strings: the accepted spellings
 	pattern        *regexp.Regexp // strings: what they must match
 	form           string         // the pattern in words, for errors
+	published      string         // strings: a pattern for clients that the hub checks in another way
+	format         string         // strings: the word of JSON Schema for what they hold
 	orNumber       bool           // strings: a number stands for its digits
 	min, max       *int64         // integers and numbers, inclusive
 	minLen, maxLen int            // strings, objects and raw values; 0 is no bound
@@ -122,6 +124,10 @@ func (p param) match(pattern, form string) param {
 	return p
 }
 
+// publish shows clients a pattern and a format that the hub checks in another way: Go's engine has no
+// look-ahead.
+func (p param) publish(pattern, format string) param { p.published, p.format = pattern, format; return p }
+
 // numeric lets a number stand for its digits where a text is due, as for the cursor 0.
 func (p param) numeric() param { p.orNumber = true; return p }
 
@@ -191,6 +197,12 @@ func appendSchema(b []byte, p *param) []byte {
 	}
 	if p.pattern != nil {
 		b = append(appendJSONString(append(b, `"pattern":`...), p.pattern.String()), ',')
+	}
+	if p.published != "" {
+		b = append(appendJSONString(append(b, `"pattern":`...), p.published), ',')
+	}
+	if p.format != "" {
+		b = append(appendJSONString(append(b, `"format":`...), p.format), ',')
 	}
 	if p.kind == kindString {
 		b = appendBound(b, "minLength", p.minLen)

@@ -76,10 +76,10 @@ type reviewArgs struct {
 }
 
 // addPrompts gives a server the prompts of the sets that its tools are of.
-func (s *Server) addPrompts(server *mcp.Server, tools []tool) {
+func (s *Server) addPrompts(server *mcp.Server, set string) {
 	var served []string
 	for i := range s.prompts {
-		if p := &s.prompts[i]; hasSet(tools, p.set) {
+		if p := &s.prompts[i]; serves(set, p.set) {
 			server.AddPrompt(p.definition(), s.prompt(p))
 			served = append(served, p.name)
 		}
@@ -87,10 +87,8 @@ func (s *Server) addPrompts(server *mcp.Server, tools []tool) {
 	server.AddReceivingMiddleware(knownPrompts(s, served))
 }
 
-// hasSet reports whether a tool of the set is among tools.
-func hasSet(tools []tool, set string) bool {
-	return slices.ContainsFunc(tools, func(t tool) bool { return t.set == set })
-}
+// serves reports whether the server of a set, or of all for the empty name, has what belongs to one.
+func serves(set, one string) bool { return set == "" || set == one }
 
 // knownPrompts refuses a prompt that is not served with the names of those that are; the SDK
 // would repeat whatever came.

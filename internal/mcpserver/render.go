@@ -196,15 +196,35 @@ func author(r *result, h *handoff.Handoff, origin, sender string, own bool) {
 	if erased(h) {
 		origin, sender, own = "system", handoff.System().Handle, false
 	}
-	r.from(provenance{Origin: origin, Sender: sender, SenderVerified: true}, own)
+	r.from(provenance{Origin: origin, Sender: sender, SenderVerified: origin != originBearer}, own)
 }
 
 // origin is where the text of a handoff comes from.
 func origin(h *handoff.Handoff) string {
-	if h.Door == handoff.DoorPool {
+	switch h.Door {
+	case handoff.DoorPool:
 		return "pool_creator"
+	case handoff.DoorDesk:
+		return "business"
 	}
 	return "teammate"
+}
+
+// originBearer is who redeemed a continuation without a credential: nobody vouches for it.
+const originBearer = "a2a_client"
+
+// originOf is where a message comes from.
+func originOf(h *handoff.Handoff, authorID string) string {
+	if handoff.IsBearer(authorID) {
+		return originBearer
+	}
+	if _, person := handoff.PersonSlug(authorID); person {
+		return "person"
+	}
+	if authorID == handoff.System().ID {
+		return "system"
+	}
+	return origin(h)
 }
 
 func teammatesResult(mates []hub.Teammate, cursor string) *result {
@@ -366,7 +386,7 @@ func message(r *result, t *hub.Thread, m *handoff.Message) {
 		r.flag("expects_reply", true)
 	}
 	r.time("created_at", m.CreatedAt)
-	author(r, &t.Handoff, origin(&t.Handoff), t.Party(m.Author).Handle, own)
+	author(r, &t.Handoff, originOf(&t.Handoff, m.Author), t.Party(m.Author).Handle, own)
 }
 
 func raws(list []handoff.Artifact) []json.RawMessage {

@@ -73,16 +73,13 @@ func isPage(uri string) bool {
 }
 
 // addResources gives a server the resources of the sets that its tools are of.
-func (s *Server) addResources(server *mcp.Server, tools []tool) {
+func (s *Server) addResources(server *mcp.Server, set string) {
 	for _, p := range pages {
-		if hasSet(tools, p.set) {
+		if serves(set, p.set) {
 			server.AddResource(p.resource, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 				return contents(p.text()), nil
 			})
 		}
-	}
-	if !hasSet(tools, "team") && !hasSet(tools, "pool") {
-		return
 	}
 	server.AddResourceTemplate(handoffTemplate, s.readHandoff)
 	server.AddResourceTemplate(handoffPageTemplate, s.readHandoff)

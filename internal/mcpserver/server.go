@@ -70,15 +70,15 @@ func New(h *hub.Hub, opts Options) *Server {
 }
 
 // allTools are the tools of every set, in the order in which they are listed.
-var allTools = slices.Concat(teamTools, poolTools, agentTools)
+var allTools = slices.Concat(teamTools, poolTools, agentTools, deskTools)
 
 // Toolsets lists the sets that can be served, by the last part of their path.
-func Toolsets() []string { return []string{"team", "pool"} }
+func Toolsets() []string { return []string{"team", "pool", "desk"} }
 
 // Handler serves one toolset, or all of them for the empty name, over streamable HTTP without
 // sessions. The call's identity is the *auth.TokenInfo of the request, made by [TokenInfo].
 func (s *Server) Handler(set string) http.Handler {
-	inner := s.transports(s.build(ofSet(s.tools, set, s.hub.StrictTrust())))
+	inner := s.transports(s.build(set, ofSet(s.tools, set, s.hub.StrictTrust())))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
 		if err != nil {
@@ -104,14 +104,15 @@ func ofSet(all []tool, set string, strict bool) []tool {
 	}
 	var out []tool
 	for _, t := range all {
-		if t.set == set && (strict || !t.strictOnly) {
+		if (t.set == set || t.also == set) && (strict || !t.strictOnly) {
 			out = append(out, t)
 		}
 	}
 	return out
 }
 
-func (s *Server) build(tools []tool) *mcp.Server {
+// build makes the server of one set, or of all for the empty name.
+func (s *Server) build(set string, tools []tool) *mcp.Server {
 	server := s.newServer(&mcp.Implementation{Name: "handclasp", Title: "Handclasp", Version: s.opts.Version}, &mcp.ServerOptions{
 		Instructions: instructions,
 		PageSize:     100,
@@ -122,8 +123,8 @@ func (s *Server) build(tools []tool) *mcp.Server {
 		// What is listed depends on who asks; nothing between client and hub may share it.
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 	})
-	s.addPrompts(server, tools)
-	s.addResources(server, tools)
+	s.addPrompts(server, set)
+	s.addResources(server, set)
 	server.AddReceivingMiddleware(s.counted) // last, and therefore outermost
 	if s.opts.Probe {
 		tools = append(slices.Clone(tools), probe, parkedProbe)
@@ -197,12 +198,14 @@ type hints struct{ readOnly, destructive, idempotent, openWorld bool }
 // tool is one row of the table: everything about a tool in one literal.
 type tool struct {
 	set, name, title string
+	also             string // another set that has it too
 	desc             string
 	hints            hints
 	parks            bool // it may wait, and says so while it does
 	strictOnly       bool // its set has it only where the hub is strict
 	params           []param
 	output           []param
+	closed           json.RawMessage // in place of output: a schema that admits nothing else, refusals neither
 	run              func(ctx context.Context, s *Server, call hub.Call, args json.RawMessage) (*result, error)
 	extra            mcp.ToolHandler // in place of run, for a tool of an [Extension]
 }
@@ -221,12 +224,19 @@ func handle[In any](f func(ctx context.Context, h *hub.Hub, call hub.Call, in In
 func (t *tool) definition() *mcp.Tool {
 	return &mcp.Tool{
 		Name: t.name, Title: t.title, Description: t.desc,
-		InputSchema: schema(t.params), OutputSchema: outputSchema(t.output),
+		InputSchema: schema(t.params), OutputSchema: t.outputSchema(),
 		Annotations: &mcp.ToolAnnotations{
 			ReadOnlyHint: t.hints.readOnly, DestructiveHint: &t.hints.destructive,
 			IdempotentHint: t.hints.idempotent, OpenWorldHint: &t.hints.openWorld,
 		},
 	}
+}
+
+func (t *tool) outputSchema() json.RawMessage {
+	if t.closed != nil {
+		return t.closed
+	}
+	return outputSchema(t.output)
 }
 
 // serve surrounds a tool with what all share: identity, rate, tolerance, recovery, and the one
@@ -256,18 +266,26 @@ func (s *Server) serve(t *tool) mcp.ToolHandler {
 		if t.parks {
 			defer s.beat(ctx, req)()
 		}
-		args, err := decodeArgs(t.params, req.Params.Arguments)
+		r, err := s.carryOut(ctx, t, call, req.Params.Arguments)
 		if err != nil {
-			return s.failed(ctx, t.name, err), nil
-		}
-		r, err := t.run(ctx, s, call, args)
-		if err != nil {
-			return s.failed(ctx, t.name, err), nil
+			out := s.failed(ctx, t.name, err)
+			if t.closed != nil { // clients check what is structured against it, and the text says all
+				out.StructuredContent = nil
+			}
+			return out, nil
 		}
 		structured, text := r.finish()
 		s.opts.Observe(t.name, "ok")
 		return &mcp.CallToolResult{StructuredContent: structured, Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
 	}
+}
+
+func (s *Server) carryOut(ctx context.Context, t *tool, call hub.Call, arguments json.RawMessage) (*result, error) {
+	args, err := decodeArgs(t.params, arguments)
+	if err != nil {
+		return nil, err
+	}
+	return t.run(ctx, s, call, args)
 }
 
 func noCredential() error {

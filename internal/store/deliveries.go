@@ -79,7 +79,7 @@ func (tx *Tx) NextDelivery() (time.Time, error) {
 
 // DeliveriesOf reads those of one handoff to a recipient, the oldest first.
 func (tx *Tx) DeliveriesOf(handoffID string) ([]handoff.Delivery, error) {
-	return tx.deliveries("SELECT "+deliveryColumns+" FROM deliveries WHERE handoff_id = $1 ORDER BY created_at, id", handoffID)
+	return tx.deliveries("SELECT "+deliveryColumns+" FROM deliveries WHERE handoff_id = $1 ORDER BY id", handoffID)
 }
 
 // Deliveries reads one page for the operator, the newest first; behind beforeID where it is not empty,

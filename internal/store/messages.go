@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -51,6 +52,19 @@ func (tx *Tx) MessageAt(handoffID string, sequenceNo int) (handoff.Message, erro
 		return handoff.Message{}, err
 	}
 	return list[0], nil
+}
+
+// LastMessages reads the last messages of a thread that others than the given author wrote, in order.
+func (tx *Tx) LastMessages(handoffID, butBy string, limit int) ([]handoff.Message, error) {
+	var list []handoff.Message
+	err := tx.each("SELECT "+messageColumns+" FROM messages WHERE handoff_id = $1 AND author_id <> $2 ORDER BY sequence_no DESC LIMIT $3",
+		[]any{handoffID, butBy, limit}, func(r rows) error {
+			m, err := scanMessage(r)
+			list = append(list, m)
+			return err
+		})
+	slices.Reverse(list)
+	return list, err
 }
 
 const draftColumns = `id, handoff_id, draft_no, author_id, epoch, suggested_diff, description, target_files, rationale, status, decided_by, reason, created_at, decided_at`

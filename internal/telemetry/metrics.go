@@ -34,6 +34,8 @@ type Metrics struct {
 	HTTPSeconds *prometheus.HistogramVec
 	// ToolCalls counts MCP tool calls by tool and code ("ok" for a success).
 	ToolCalls *prometheus.CounterVec
+	// Deliveries counts attempts to notify somebody outside, by channel and outcome.
+	Deliveries *prometheus.CounterVec
 
 	served atomic.Uint64
 }
@@ -73,9 +75,12 @@ func New() *Metrics {
 		ToolCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "handclasp_tool_calls_total", Help: "MCP tool calls by tool and outcome code.",
 		}, []string{"tool", "code"}),
+		Deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "handclasp_delivery_attempts_total", Help: "Attempts to notify somebody outside, by channel and outcome.",
+		}, []string{"channel", "outcome"}),
 	}
 	m.Registry.MustRegister(m.Transitions, m.TransitionSeconds, m.ParkedCalls, m.ParkedLooks, m.BatchSize, m.DatabaseErrors,
-		m.HTTPRequests, m.HTTPSeconds, m.ToolCalls,
+		m.HTTPRequests, m.HTTPSeconds, m.ToolCalls, m.Deliveries,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

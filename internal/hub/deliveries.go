@@ -1,0 +1,295 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"handclasp/internal/auth"
+	"handclasp/internal/handoff"
+	"handclasp/internal/store"
+)
+
+// The outbox: what is to be sent is a row that was committed with the change it reports. Any node takes
+// due ones with a lease, sends, and says what became of it.
+
+// Outgoing is a delivery that was taken, ready to be sent. Attempt fences the report.
+type Outgoing struct {
+	handoff.Notification
+	// Refused is why it must not go out any more; empty for all others.
+	Refused string
+}
+
+// Sendable is signalled when there may be something to send on this node.
+func (h *Hub) Sendable() <-chan struct{} { return h.sendable }
+
+func (h *Hub) kick() {
+	select {
+	case h.sendable <- struct{}{}:
+	default:
+	}
+}
+
+// TakeDeliveries takes at most limit due deliveries. Each must be reported with [Hub.ReportDelivery];
+// one that is not is taken anew when its lease is over.
+func (h *Hub) TakeDeliveries(ctx context.Context, limit int) ([]Outgoing, error) {
+	secret, err := h.linkSecret(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var taken []handoff.Delivery
+	err = h.st.Write(ctx, func(tx *store.Tx) error {
+		taken = nil
+		list, err := tx.DueDeliveries(tx.Now(), limit)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			was := list[i]
+			list[i].Take(tx.Now())
+			if err := tx.UpdateDelivery(&was, &list[i]); err != nil {
+				return err
+			}
+		}
+		taken = list
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Outgoing, len(taken))
+	for i := range taken {
+		if err := h.st.Read(ctx, func(tx *store.Tx) error {
+			out[i], err = h.outgoing(tx, &taken[i], secret)
+			return err
+		}); err != nil {
+			return nil, err // their leases run out
+		}
+	}
+	return out, nil
+}
+
+// UntilDelivery is how long it takes until a delivery falls due, at most the given time.
+func (h *Hub) UntilDelivery(ctx context.Context, most time.Duration) (wait time.Duration, err error) {
+	wait = most
+	err = h.st.Read(ctx, func(tx *store.Tx) error {
+		at, err := tx.NextDelivery()
+		if err == nil && !at.IsZero() {
+			wait = min(max(at.Sub(tx.Now()), 0), most)
+		}
+		return err
+	})
+	return wait, err
+}
+
+// outgoing collects what a notification says. The link is derived anew each time.
+func (h *Hub) outgoing(tx *store.Tx, d *handoff.Delivery, secret []byte) (Outgoing, error) {
+	n := Outgoing{Notification: handoff.Notification{
+		ID: d.ID, HandoffID: d.HandoffID, Kind: d.Kind, Channel: d.Channel, CreatedAt: d.CreatedAt, Attempt: d.Attempts, First: d.ID,
+	}}
+	row, err := tx.Handoff(d.HandoffID)
+	if err != nil {
+		return n, err
+	}
+	desk, err := tx.Desk(d.HandoffID)
+	if err != nil {
+		return n, err
+	}
+	b, err := tx.Business(desk.Slug)
+	if err != nil {
+		return n, err
+	}
+	if row.At(tx.Now()).State.Terminal() {
+		n.Refused = reasonEnded
+		return n, nil
+	}
+	channel, address, reason := b.Route()
+	if reason == "" && channel != d.Channel {
+		reason = handoff.ReasonShape // its routing was changed since
+	}
+	if reason != "" {
+		n.Refused = reason
+		return n, nil
+	}
+	contact, err := tx.Contact(d.HandoffID)
+	if err != nil {
+		return n, err
+	}
+	n.To, n.Business, n.Urgency = address, b.Name, desk.Urgency
+	n.Reason, n.ReservationID, n.AgentLabel = desk.Reason, desk.ReservationID, desk.AgentLabel
+	n.ContactName, n.ContactEmail, n.ContactPhone = contact.Name, contact.Email, contact.Phone
+	if d.SequenceNo > 0 {
+		m, err := tx.MessageAt(d.HandoffID, d.SequenceNo)
+		if err != nil {
+			return n, err
+		}
+		n.Body = m.Body
+	}
+	for use, dest := range map[store.LinkUse]*string{store.LinkPage: &n.Link, store.LinkReply: &n.ReplyToken} {
+		generation, err := tx.LinkGeneration(d.HandoffID, use)
+		if err != nil {
+			return n, err
+		}
+		*dest = auth.PersonToken(secret, string(use), d.HandoffID, d.Recipient, generation)
+	}
+	n.Link = h.cfg.PublicURL + "/h/" + n.Link
+	list, err := tx.DeliveriesOf(d.HandoffID)
+	if len(list) > 0 {
+		n.First = list[0].ID
+	}
+	return n, err
+}
+
+// reasonEnded: the handoff had ended before its notification went out.
+const reasonEnded = "handoff_ended"
+
+// ReportDelivery writes down how an attempt ended. A report of an attempt that another took over
+// changes nothing.
+func (h *Hub) ReportDelivery(ctx context.Context, out *Outgoing, o handoff.Outcome) error {
+	return h.change(ctx, "delivery_report", Call{Actor: handoff.System()}, func(c *change) error {
+		was, err := c.LockHandoff(out.HandoffID)
+		if err != nil {
+			return err
+		}
+		d, err := c.LockDelivery(out.ID)
+		if err != nil || d.State != handoff.DeliverySending || d.Attempts != out.Attempt {
+			return err
+		}
+		return c.reported(&was, d, o)
+	})
+}
+
+func (c *change) reported(was *handoff.Handoff, before handoff.Delivery, o handoff.Outcome) error {
+	d, row := before, *was
+	event := d.Report(o, rand.Float64(), c.Now())
+	if _, certain := d.Refusal(); certain && d.SpendDay != "" {
+		slug, _ := handoff.PersonSlug(d.Recipient)
+		if err := c.Release(slug, d.SpendDay, d.Cost); err != nil {
+			return err
+		}
+		d.SpendDay, d.Cost = "", 0
+	}
+	c.wake[wakeHandoff(row.ID)] = true
+	if err := c.UpdateDelivery(&before, &d); err != nil || event == handoff.Repeated {
+		return err
+	}
+	whom := []string{row.Creator}
+	if event == handoff.EventDeliverySent {
+		whom = nil
+	}
+	row.UpdatedAt = c.Now()
+	if err := c.record(&row, event, handoff.System(), d.ID, 0, whom...); err != nil {
+		return err
+	}
+	return c.update(was, &row)
+}
+
+// awaitDelivery waits until something is known of a delivery: its first attempt ended, or time is up.
+// Whatever keeps it from waiting, the delivery goes on.
+func (h *Hub) awaitDelivery(ctx context.Context, call Call, d *handoff.Delivery) {
+	_ = h.park(ctx, call, []string{wakeHandoff(d.HandoffID)}, firstOutcome, func(*waiter) (bool, error) {
+		known := false
+		err := h.st.Read(ctx, func(tx *store.Tx) error {
+			list, err := tx.DeliveriesOf(d.HandoffID)
+			for i := range list {
+				if list[i].ID == d.ID {
+					known = !list[i].State.Pending() || list[i].State == handoff.DeliveryQueued && list[i].Attempts > 0
+				}
+			}
+			return err
+		})
+		return known, err
+	})
+}
+
+// DeliveryQuery selects a page of deliveries for the operator, the newest first.
+type DeliveryQuery struct {
+	States []string `json:"state"`
+	Limit  int      `json:"limit"`
+	// Before is the id of the last one of the page before.
+	Before string `json:"cursor"`
+}
+
+// Deliveries lists what was sent, and what was not.
+func (h *Hub) Deliveries(ctx context.Context, call Call, q DeliveryQuery) (list []handoff.Delivery, err error) {
+	if err := operatorOnly(call); err != nil {
+		return nil, err
+	}
+	limit, err := pageSize(q.Limit)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]handoff.DeliveryState, len(q.States))
+	for i, word := range q.States {
+		if states[i], err = deliveryStateCalled(word); err != nil {
+			return nil, err
+		}
+	}
+	err = h.st.Read(ctx, func(tx *store.Tx) error {
+		list, err = tx.Deliveries(states, q.Before, limit)
+		return err
+	})
+	return list, err
+}
+
+func deliveryStateCalled(word string) (handoff.DeliveryState, error) {
+	var words []string
+	for _, s := range handoff.DeliveryStates() {
+		if string(s) == word {
+			return s, nil
+		}
+		words = append(words, string(s))
+	}
+	return "", handoff.Invalid("state", handoff.Quote(word)+" came; "+joinOr(words)+" are accepted")
+}
+
+// Resend sends a delivery again that was refused, is unconfirmed or dead, by the operator's hand. What
+// keeps it from going out now is the error.
+func (h *Hub) Resend(ctx context.Context, call Call, id string) (handoff.Delivery, error) {
+	if err := operatorOnly(call); err != nil {
+		return handoff.Delivery{}, err
+	}
+	var d handoff.Delivery
+	err := h.change(ctx, "delivery_resend", call, func(c *change) error {
+		known, err := c.LockDelivery(id)
+		if isCode(err, handoff.CodeNotFound) {
+			return handoff.Refuse(handoff.CodeNotFound, "no delivery has the id "+handoff.Quote(id), "List them with: handclasp delivery list")
+		}
+		if err != nil {
+			return err
+		}
+		d = known
+		row, err := c.Handoff(d.HandoffID)
+		if err != nil {
+			return err
+		}
+		if row = row.At(c.Now()); row.State.Terminal() {
+			return handoff.Refuse(handoff.CodeInvalidTransition, "its handoff has ended: it is "+row.Status(), "Nothing was sent.")
+		}
+		slug, person := handoff.PersonSlug(d.Recipient)
+		if err := d.Resend(c.Now()); err != nil || !person {
+			return errors.Join(err, c.UpdateDelivery(&known, &d))
+		}
+		b, err := c.LockBusiness(slug)
+		if err != nil {
+			return err
+		}
+		if d.SpendDay == "" {
+			err = c.reserve(&d, &b)
+		} else {
+			d.Channel, _, d.Reason = b.Route()
+		}
+		if err == nil && d.Reason != "" {
+			err = handoff.Refuse(handoff.CodeInvalidTransition, fmt.Sprintf("it would not go out now: %s", d.Reason), "Nothing was sent. handclasp business show "+slug+" tells how the business is reached.").With("reason", d.Reason)
+		}
+		if err != nil {
+			return err
+		}
+		c.sends = true
+		c.wake[wakeHandoff(d.HandoffID)] = true
+		return c.UpdateDelivery(&known, &d)
+	})
+	return d, err
+}
