@@ -1,0 +1,190 @@
+package hub_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"handclasp/internal/handoff"
+	"handclasp/internal/hub"
+	"handclasp/internal/hubtest"
+)
+
+func TestACustomerIsHandedToAPersonWhoAnswersAndCompletes(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		shop(f)
+		bot, stranger := f.Agent("bot@shop"), f.Agent("eve@shop")
+		box := post(t, f, f.Hub, nil)
+		out := initiate(f, bot, hub.InitiateInput{IdempotencyKey: "c-1", Reason: "wants a refund", ContactName: "Carl", ContactEmail: "carl@example.com", Urgency: "high"})
+		if out.Delivery == nil || out.Delivery.State != handoff.DeliverySent || out.Delivery.Channel != handoff.ChannelEmail || out.Replay {
+			t.Fatalf("%+v", out)
+		}
+		n := box.all()[0]
+		if n.To != "ann@shop.example" || n.Business != "The Shop" || n.Reason != "wants a refund" || n.ContactName != "Carl" || n.Urgency != handoff.UrgencyHigh || n.Attempt != 1 ||
+			!strings.HasPrefix(n.Link, "https://hub.example/h/") {
+			t.Errorf("the person gets %+v", n)
+		}
+		token := tokenIn(n.Link)
+
+		for range 3 { // opening changes nothing
+			page, err := f.Hub.PersonView(bg, token)
+			noError(t, err)
+			if !page.Open() || page.Taken() || page.Desk.Reason != "wants a refund" || page.Contact.Email != "carl@example.com" || page.Thread.Handoff.State != handoff.Open {
+				t.Errorf("the page shows %+v", page)
+			}
+		}
+		if s := deskStatus(f, bot, out.HandoffID); s.Handoff.Status() != "OPEN" || len(s.Messages) != 0 || len(s.Deliveries) != 1 {
+			t.Errorf("the status is %+v", s)
+		}
+		_, err := f.Hub.DeskStatus(bg, stranger, hub.StatusInput{HandoffID: out.HandoffID})
+		hubtest.WantCode(t, err, handoff.CodeNotFound)
+
+		known := deskStatus(f, bot, out.HandoffID).UpdatedAt
+		f.Clock.Advance(time.Second)
+		answer := make(chan hub.DeskStatus)
+		go func() {
+			s, err := f.Hub.DeskStatus(bg, bot, hub.StatusInput{HandoffID: out.HandoffID, Known: known, Wait: 20 * time.Second})
+			if err != nil {
+				t.Error(err)
+			}
+			answer <- s
+		}()
+		does(f, token, hub.PersonAnswers, "I will call him.")
+		s := <-answer
+		if s.Handoff.Status() != "CLAIMED" || s.Handoff.Holder != "person:shop" || len(s.Messages) != 1 || s.Messages[0].Body != "I will call him." || s.Messages[0].Author != "person:shop" {
+			t.Errorf("the agent that waits sees %+v", s)
+		}
+
+		replied, err := f.Hub.Reply(bg, bot, hub.ReplyInput{HandoffID: out.HandoffID, Body: "His number is in the thread."})
+		noError(t, err)
+		if replied.Delivery.State != handoff.DeliverySent || replied.MessageID == "" {
+			t.Errorf("the reply is %+v", replied)
+		}
+		if all := box.all(); len(all) != 2 || all[1].Kind != handoff.NotifyReply || all[1].Body != "His number is in the thread." || all[1].First != n.ID || all[1].Link != n.Link {
+			t.Errorf("the person gets %+v", all[1:])
+		}
+		_, err = f.Hub.Reply(bg, stranger, hub.ReplyInput{HandoffID: out.HandoffID, Body: "x"})
+		hubtest.WantCode(t, err, handoff.CodeNotFound)
+
+		does(f, token, hub.PersonCompletes, "Refunded.")
+		thread := view(f, bot, out.HandoffID)
+		if thread.Handoff.State != handoff.Completed || thread.Handoff.ResultSummary != "Refunded." || len(thread.Messages) != 3 || thread.Party("person:shop").Name != "The Shop" {
+			t.Errorf("the thread is %+v", thread)
+		}
+		err = f.Hub.PersonDoes(bg, hub.PersonInput{Token: token, Act: hub.PersonAnswers, Text: "too late"})
+		hubtest.WantCode(t, err, handoff.CodeThreadTerminal)
+		page, err := f.Hub.PersonView(bg, token)
+		noError(t, err)
+		if page.Open() {
+			t.Error("the page of what has ended can still be acted on")
+		}
+		f.Clock.Advance(31 * 24 * time.Hour)
+		if _, err := f.Hub.PersonView(bg, token); !hub.IsNoPage(err) {
+			t.Errorf("a month later: %v", err)
+		}
+	}, withMail)
+}
+
+// Each reason why nobody is told, in the order in which the first wins.
+func TestAHandoverThatReachesNobodySaysWhy(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		bot := f.Agent("bot@shop")
+		post(t, f, f.Hub, nil)
+		for slug, test := range map[string]struct {
+			routing, reason string
+			channel         handoff.Channel
+		}{
+			"form":    {`{"preferred_channel":"form","form_url":"https://shop.example/contact","email":"a@shop.example"}`, "form_routing_configured", "form"},
+			"nobody":  {`{}`, "no_recipient_configured", ""},
+			"neither": {`{"preferred_channel":"email"}`, "no_recipient_configured", "email"},
+			"shape":   {`{"preferred_channel":"email","phone":"+4930901820"}`, "routing_shape_mismatch", "email"},
+			"shape2":  {`{"preferred":"sms","email_to":"a@shop.example"}`, "routing_shape_mismatch", "sms"},
+			"sms":     {`{"preferred":"sms","sms_to":"+4930901820"}`, "sms_consent_missing", "sms"},
+			"text":    {`{"preferred_channel":"text","phone":"+49 30 901820"}`, "sms_consent_missing", "sms"},
+		} {
+			business(f, hub.BusinessInput{Slug: slug, Routing: json.RawMessage(test.routing)})
+			out := initiate(f, bot, hub.InitiateInput{Slug: slug, IdempotencyKey: slug})
+			d := out.Delivery
+			if d.State != handoff.DeliveryRefused || d.Reason != test.reason || d.Channel != test.channel || d.Attempts != 0 {
+				t.Errorf("%s: %+v", slug, d)
+			}
+			if wants := slug == "form"; (out.FormURL == "https://shop.example/contact") != wants {
+				t.Errorf("%s: the form is at %q", slug, out.FormURL)
+			}
+			if s := deskStatus(f, bot, out.HandoffID); s.Handoff.Status() != "OPEN" {
+				t.Errorf("%s: it is %s", slug, s.Handoff.Status())
+			}
+		}
+		business(f, hub.BusinessInput{Slug: "capped", Channel: ptr("email"), Email: ptr("a@b.example"), DailyMessages: ptr(2)})
+		var reasons []string
+		for _, key := range []string{"1", "2", "3"} {
+			out := initiate(f, bot, hub.InitiateInput{Slug: "capped", IdempotencyKey: "capped-" + key})
+			reasons = append(reasons, out.Delivery.Reason)
+		}
+		if got := strings.Join(reasons, ","); got != ",,spend_cap_reached" {
+			t.Errorf("the cap of two: %s", got)
+		}
+	}, withMail)
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		shop(f)
+		out := initiate(f, f.Agent("bot@shop"), hub.InitiateInput{IdempotencyKey: "k"})
+		if out.Delivery.Reason != "provider_not_configured" {
+			t.Errorf("without a mail server: %+v", out.Delivery)
+		}
+	})
+}
+
+func TestAKeyOfTheDeskReturnsTheStoredHandoffWhateverComesWithIt(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		shop(f)
+		bot, other := f.Agent("bot@shop"), f.Agent("ann@shop")
+		box := post(t, f, f.Hub, nil)
+		first := initiate(f, bot, hub.InitiateInput{IdempotencyKey: "k", Reason: "one"})
+		for _, in := range []hub.InitiateInput{
+			{IdempotencyKey: "k", Reason: "one"}, {IdempotencyKey: "k", Mode: "agent", Purpose: "p"}, {IdempotencyKey: "k", Slug: "unknown"},
+		} {
+			again := initiate(f, bot, in)
+			if again.HandoffID != first.HandoffID || !again.Replay || again.Mode != handoff.HumanMode || again.Delivery.State != handoff.DeliverySent {
+				t.Errorf("%+v: %+v", in, again)
+			}
+		}
+		if mine := initiate(f, other, hub.InitiateInput{IdempotencyKey: "k"}); mine.HandoffID == first.HandoffID || mine.Replay {
+			t.Error("a key belongs to its caller")
+		}
+		if n := len(box.all()); n != 2 {
+			t.Errorf("%d notifications went out", n)
+		}
+	}, withMail)
+}
+
+func TestWhatIsWrongWithAHandoverIsRefusedAndNothingIsStored(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		shop(f)
+		bot := f.Agent("bot@shop")
+		before := hubtest.DumpOf(t, f.Config)
+		for field, in := range map[string]hub.InitiateInput{
+			"idempotency_key": {Slug: "shop", Mode: "human"},
+			"mode":            {Slug: "shop", Mode: "robot", IdempotencyKey: "k"},
+			"message":         {Slug: "shop", Mode: "human", IdempotencyKey: "k", Reason: "a", Message: "b"},
+			"reason":          {Slug: "shop", Mode: "human", IdempotencyKey: "k", Reason: strings.Repeat("ä", 801)},
+			"urgency":         {Slug: "shop", Mode: "human", IdempotencyKey: "k", Urgency: "very"},
+			"contact_email":   {Slug: "shop", Mode: "human", IdempotencyKey: "k", ContactEmail: "a..b@example.com"},
+			"contact_name":    {Slug: "shop", Mode: "human", IdempotencyKey: "k", ContactName: strings.Repeat("x", 121)},
+			"contact_phone":   {Slug: "shop", Mode: "human", IdempotencyKey: "k", ContactPhone: strings.Repeat("1", 41)},
+		} {
+			_, err := f.Hub.Initiate(bg, bot, in)
+			e := hubtest.WantCode(t, err, handoff.CodeInvalidParams)
+			if e.Details["field"] != field && !strings.HasPrefix(e.Message, field) {
+				t.Errorf("%s: %s", field, e.Message)
+			}
+		}
+		_, err := f.Hub.Initiate(bg, bot, hub.InitiateInput{Slug: "unknown", Mode: "human", IdempotencyKey: "k"})
+		hubtest.WantCode(t, err, handoff.CodeBusinessNotFound)
+		hubtest.WantSameRows(t, "after refusals", withoutSecrets(hubtest.DumpOf(t, f.Config)), withoutSecrets(before))
+	}, withMail)
+}
