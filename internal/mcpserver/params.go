@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"handclasp/internal/handoff"
 )
 
 // kind is the JSON type that a parameter accepts.
@@ -47,6 +49,7 @@ type param struct {
 	enum           []string       // strings: the accepted spellings
 	pattern        *regexp.Regexp // strings: what they must match
 	form           string         // the pattern in words, for errors
+	ifEmpty        handoff.Code   // required ones: the refusal of what comes empty, if not invalid_params
 	orNumber       bool           // strings: a number stands for its digits
 	min, max       *int64         // integers and numbers, inclusive
 	minLen, maxLen int            // strings, objects and raw values; 0 is no bound
@@ -121,6 +124,9 @@ func (p param) match(pattern, form string) param {
 	p.pattern, p.form = regexp.MustCompile(pattern), form
 	return p
 }
+
+// emptyIs refuses what comes empty with another code.
+func (p param) emptyIs(code handoff.Code) param { p.ifEmpty = code; return p }
 
 // numeric lets a number stand for its digits where a text is due, as for the cursor 0.
 func (p param) numeric() param { p.orNumber = true; return p }
