@@ -175,7 +175,7 @@ func (p *targetParser) mixed(field string, raw json.RawMessage, mixed int) ([]*T
 	}
 	p.rules += len(items)
 	if over(p.rules, p.lim.TargetRules) {
-		return nil, Invalid(at, fmt.Sprintf("more than %d rules came in the whole target", p.lim.TargetRules))
+		return nil, Invalid(at, fmt.Sprintf("more than %d rules came in the whole target: %d so far", p.lim.TargetRules, p.rules))
 	}
 	var rules []*Target
 	for i, item := range items {
@@ -201,8 +201,11 @@ func (p *targetParser) directWithFallback(t *Target, field string, o jsonObject)
 	}
 	seconds, ok := parseInteger(o["fallback_after_seconds"])
 	if !ok || seconds < 1 || seconds > maxFallbackSeconds {
-		return Invalid(field+".fallback_after_seconds", Quote(string(o["fallback_after_seconds"]))+
-			" came, an integer from 1 to 2592000 is accepted")
+		came := "nothing"
+		if raw := o["fallback_after_seconds"]; len(raw) > 0 {
+			came = Quote(string(raw))
+		}
+		return Invalid(field+".fallback_after_seconds", came+" came, an integer from 1 to 2592000 is accepted")
 	}
 	t.FallbackAfterSeconds = int(seconds)
 	if o.absent("fallback") {

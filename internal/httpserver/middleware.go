@@ -256,16 +256,19 @@ func (s *server) unauthenticated(w http.ResponseWriter, r *http.Request, err err
 	problem(w, r, http.StatusServiceUnavailable, "unavailable", "the hub cannot check the API key just now; try again in a moment")
 }
 
-// drainFor is how long a refused request may still send its body.
-const drainFor = 2 * time.Second
+// drainFor is how long a refused request may still send its body, and drainMost how much of it.
+const (
+	drainFor  = 2 * time.Second
+	drainMost = 16 << 20
+)
 
 // problem is the plain JSON answer of what is refused before a door sees it.
 func problem(w http.ResponseWriter, r *http.Request, status int, code, message string) {
 	// Not for long: whoever announces a body and never sends it does not get to hold a call.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainFor))
-	// What is left of a small body is read, so that the client sees the answer instead of a
-	// connection that breaks while it still writes.
-	_, _ = io.CopyN(io.Discard, r.Body, 64<<10)
+	// What is left of a body is read, so that the client sees the answer instead of a connection that
+	// breaks while it still writes.
+	_, _ = io.CopyN(io.Discard, r.Body, drainMost)
 	writeJSON(w, status, map[string]any{
 		"code": code, "message": message, "request_id": telemetry.RequestID(r.Context()), "details": map[string]any{},
 	})

@@ -27,6 +27,14 @@ func (h *Hub) Accept(ctx context.Context, call Call, in AcceptInput) (Thread, er
 	}
 	var t Thread
 	err = h.change(ctx, "claim", call, func(c *change) error {
+		// The agent first, as its disabling does, or the two could wait for each other.
+		c.ExpectKeep(call.Actor.ID)
+		c.ExpectLockHandoff(in.ThreadID)
+		if call.Actor.Kind == handoff.KindAgent {
+			if err := c.Keep(call.Actor.ID); err != nil {
+				return err
+			}
+		}
 		was, row, err := c.takeToClaim(in.ThreadID)
 		if err != nil {
 			return err

@@ -71,7 +71,8 @@ func (l *claimers) wakes(agentID string, at place) []string {
 func (l *claimers) expect(tx *store.Tx, agentID string, at place, s *search) {
 	if was, ok := l.byAgent.Load(agentID); ok {
 		if was := was.(lastClaim); was.at == at.id {
-			tx.ExpectClaim(agentID, at.id, was.workspace, s.among.keys(was.keys), s.after)
+			tx.ExpectClaimant(agentID, at.id)
+			tx.ExpectTakeOffered(was.workspace, s.among.keys(was.keys), s.after)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (h *Hub) answerLate(ctx context.Context, id string, err error) {
 	case len(late) == 0:
 	case isCode(err, handoff.CodeUnavailable) && ctx.Err() == nil: // and so it is for them
 		for _, l := range late {
-			l.answer <- err
+			l.answer <- handoff.Unavailable("another call tried for the same handoff and the hub's database failed; nothing was written", err)
 		}
 	default:
 		go func() {

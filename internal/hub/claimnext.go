@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"handclasp/internal/handoff"
@@ -14,6 +15,8 @@ type search struct {
 	among stage
 	// more: what was looked at did not fit, and there is more behind after.
 	more bool
+	// again: there is more that the clock opened, and what was written down of it is to be committed first.
+	again bool
 }
 
 const (
@@ -145,17 +148,51 @@ func (h *Hub) searchFrom(ctx context.Context, call Call, in ClaimInput, at place
 // before is a text right before an id, so that a search behind it finds the id first.
 func before(id string) string { return id[:len(id)-1] }
 
+// waitsFor ends a transaction that would have to wait for a handoff while it holds others, which it has
+// looked at and which do not fit: two calls could wait for each other so. The id is empty where there is
+// nothing to wait for, and only all that is held is to be let go.
+type waitsFor struct{ id string }
+
+func (w waitsFor) Error() string { return "it waits for the handoff " + w.id }
+
+// claimBehind claims the first one behind the place of the search that fits, in as many transactions as
+// it has to wait.
 func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at place, once once, s *search) (*Work, error) {
+	from := *s
+	for wait := ""; ; {
+		*s = from
+		out, err := h.claimOnce(ctx, call, in, at, once, s, wait)
+		var waits waitsFor
+		switch {
+		case errors.As(err, &waits):
+			wait = waits.id
+		case err == nil && s.again:
+			wait = ""
+		default:
+			return out, err
+		}
+	}
+}
+
+// claimOnce is one transaction of claimBehind: it takes the handoff that it is to wait for, if it may
+// have that then, or else looks for one.
+func (h *Hub) claimOnce(ctx context.Context, call Call, in ClaimInput, at place, once once, s *search, wait string) (*Work, error) {
 	var out *Work
-	from := s.after
+	from := *s
 	write := h.st.WriteTogether
-	if in.Session != (Session{}) { // its row may be another's just now
+	if in.Session != (Session{}) || wait != "" { // its row may be another's just now
 		write = h.st.Write
 	}
 	err := h.changeIn(ctx, write, "claim", call, func(c *change) error {
-		out, s.after, s.more = nil, from, false
+		out, *s = nil, from
+		s.more, s.again = false, false
 		c.ExpectEffect(once.op)
-		h.claimers.expect(c.Tx, call.Actor.ID, at, s)
+		if wait == "" {
+			h.claimers.expect(c.Tx, call.Actor.ID, at, s)
+		} else {
+			c.ExpectClaimant(call.Actor.ID, at.id)
+			c.ExpectLockHandoff(wait)
+		}
 		if err := c.HoldKey(once.op); err != nil {
 			return err
 		}
@@ -186,10 +223,11 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 			return err
 		}
 		h.claimers.note(a, at, w)
-		was, row, ok, err := c.nextFor(a, w, s)
+		row, ok, err := c.firstFor(a, w, s, wait)
 		if err != nil || !ok {
 			return err
 		}
+		was := row
 		if err := c.claimAs(&was, &row, a, time.Duration(in.Lease)*time.Second); err != nil {
 			return err
 		}
@@ -203,92 +241,101 @@ func (h *Hub) claimBehind(ctx context.Context, call Call, in ClaimInput, at plac
 	return out, err
 }
 
+// firstFor is nextFor, or the handoff that was to be waited for.
+func (c *change) firstFor(a *handoff.Agent, w store.Workspace, s *search, wait string) (row handoff.Handoff, found bool, err error) {
+	if wait == "" {
+		return c.nextFor(a, w, s)
+	}
+	row, err = c.LockHandoff(wait)
+	if err != nil {
+		return row, false, err
+	}
+	if row.State == handoff.Open && !row.Blocked() {
+		if found, _, err = claimable(c.Tx, &row, a); found || err != nil {
+			return row, found, err
+		}
+	}
+	return row, false, waitsFor{} // somebody was faster: it is looked for another
+}
+
 // nextFor locks the next handoff that the agent may claim. When the first ones do not fit it gives
 // up after some, and says where to go on.
-func (c *change) nextFor(a *handoff.Agent, w store.Workspace, s *search) (was, row handoff.Handoff, found bool, err error) {
+func (c *change) nextFor(a *handoff.Agent, w store.Workspace, s *search) (row handoff.Handoff, found bool, err error) {
 	workspace := w.ID
 	keys := s.among.keys(handoff.AgentKeys(a))
 	// What the clock has opened is not written down everywhere yet, and may come before what is.
 	slipped := s.among == amongAll && !w.Opens.IsZero() && !w.Opens.After(c.Now())
 	if slipped {
 		if !c.MayWait() { // for the rows that it writes down
-			return was, row, false, store.ErrWaits
+			return row, false, store.ErrWaits
 		}
 		if slipped, err = c.settleSlipped(a, workspace); err != nil {
-			return was, row, false, err
+			return row, false, err
 		}
 	}
 	for range triesInside {
 		row, found, err := c.TakeOffered(workspace, keys, s.after)
 		if err != nil {
-			return row, row, false, err
+			return row, false, err
 		}
-		if !found && slipped { // there was more of it than is written down at once
-			if slipped, err = c.settleSlipped(a, workspace); err != nil {
-				return row, row, false, err
-			}
-			if slipped {
-				s.after = store.Start
-				continue
-			}
+		if !found && slipped { // there may be more of it than is written down at once
+			s.again = true
+			return row, false, nil
 		}
 		if !found {
-			none := c.Alone()
-			if !none {
-				row, found, none, err = c.busy(a, workspace, keys, s)
+			if c.Alone() {
+				return row, false, nil
 			}
+			none, err := c.busy(a, workspace, keys, s)
 			if err != nil || none {
-				return row, row, false, err
+				return row, false, err
 			}
-			if !found {
-				continue
-			}
+			continue
 		}
 		fits, _, err := claimable(c.Tx, &row, a)
 		if err != nil {
-			return row, row, false, err
+			return row, false, err
 		}
 		if fits {
-			return row, row, true, nil
+			return row, true, nil
 		}
 		s.after = store.PlaceOf(&row)
 	}
 	s.more = true
-	return was, row, false, nil
+	return row, false, nil
 }
 
 // busy is for when nothing was free to take: others may be at all that there is, and give it up. It
 // looks at everything at one moment, from the start, because what was passed over may have changed
 // since; that comes after what the clock opened was written down, or somebody might write that down in
-// between, unseen by both looks. For the first that fits it waits. found: that one is locked now, and open.
+// between, unseen by both looks. For the first that fits the call waits, in a transaction of its own.
 // none: there was nothing at that moment, or nothing behind a heap that does not fit.
-func (c *change) busy(a *handoff.Agent, workspace string, keys []string, s *search) (row handoff.Handoff, found, none bool, err error) {
+func (c *change) busy(a *handoff.Agent, workspace string, keys []string, s *search) (none bool, err error) {
 	last := s.after
 	for _, after := range []store.Place{store.Start, s.after} {
 		list, err := c.Offered(workspace, keys, after, triesInside)
 		if err != nil {
-			return row, false, false, err
+			return false, err
 		}
 		for i := range list {
 			fits, _, err := claimable(c.Tx, &list[i], a)
 			if err != nil {
-				return row, false, false, err
+				return false, err
 			}
 			if fits && !c.MayWait() {
-				return row, false, false, store.ErrWaits
+				return false, store.ErrWaits
 			}
 			if fits {
-				row, err = c.LockHandoff(list[i].ID)
-				return row, err == nil && row.State == handoff.Open && !row.Blocked(), false, err
+				return false, waitsFor{list[i].ID}
 			}
 		}
 		if len(list) < triesInside {
-			return row, false, true, nil
+			return true, nil
 		}
 		last = store.PlaceOf(&list[len(list)-1])
 	}
 	s.after = last
-	return row, false, false, nil
+	return false, nil
 }
 
 // settleSlipped writes down what the clock opened for the agent.

@@ -3,6 +3,7 @@ package hub_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -95,4 +96,9 @@ func deskStatus(f *hubtest.Fixture, call hub.Call, id string) hub.DeskStatus {
 	s, err := f.Hub.DeskStatus(bg, call, hub.StatusInput{HandoffID: id})
 	noError(f.T, err)
 	return s
+}
+
+// withoutSecrets leaves out the settings: a secret may be made at its first use.
+func withoutSecrets(rows []string) []string {
+	return slices.DeleteFunc(slices.Clone(rows), func(row string) bool { return strings.HasPrefix(row, "settings") })
 }

@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -334,16 +335,44 @@ func (h *Hub) Verify(ctx context.Context, call Call, in VerifyInput) (Work, erro
 }
 
 // takeToJudge is take for a verdict, which may give the work back to the agent that delivered it: that
-// one is kept first, as its disabling does, or the two could wait for each other.
-func (c *change) takeToJudge(id string) (was, now handoff.Handoff, err error) {
-	row, err := c.Handoff(id)
-	if err == nil && row.State == handoff.Verifying && row.Holder != "" {
-		_, err = c.KeepAgentIn(row.Holder, row.WorkspaceID)
+// one is kept first, as its disabling does, or the two could wait for each other. Who it is was read before
+// the transaction; another since is [errOtherHolder].
+func (c *change) takeToJudge(id, holder string) (was, now handoff.Handoff, err error) {
+	if holder == "" {
+		was, now, err = c.take(id)
+		if err == nil && now.State == handoff.Verifying {
+			err = errOtherHolder
+		}
+		return was, now, err
 	}
-	if err != nil && !isCode(err, handoff.CodeNotFound) {
-		return row, row, err
+	c.ExpectKeep(holder)
+	c.ExpectLockHandoff(id)
+	if err := c.Keep(holder); err != nil {
+		return was, now, err
 	}
-	return c.take(id)
+	was, now, err = c.take(id)
+	if err == nil && now.State == handoff.Verifying && now.Holder != holder {
+		err = errOtherHolder
+	}
+	return was, now, err
+}
+
+// errOtherHolder: the work was delivered by another than it was before.
+var errOtherHolder = errors.New("the handoff has another holder than a moment ago")
+
+// deliverer is the agent that a handoff waits for a verdict on; empty where there is none.
+func (h *Hub) deliverer(ctx context.Context, id string) (holder string, err error) {
+	err = h.st.Glance(ctx, func(tx *store.Tx) error {
+		row, err := tx.Handoff(id)
+		if err == nil && row.State == handoff.Verifying {
+			holder = row.Holder
+		}
+		return err
+	})
+	if isCode(err, handoff.CodeNotFound) {
+		err = nil // the verb says so
+	}
+	return holder, err
 }
 
 // notToDisabled opens work that was sent back to an agent which was turned off since it delivered.
@@ -407,21 +436,43 @@ func (c *change) beginAt(take func(string) (was, now handoff.Handoff, err error)
 
 // hold is the common path of the pool's verbs on a handoff: who calls, visibility, session, exact
 // replay, then the verb, then the key.
-func (h *Hub) hold(ctx context.Context, call Call, verb string, in *HoldInput, full any, apply func(c *change, was, row *handoff.Handoff, a *handoff.Agent, found bool) error) error {
+func (h *Hub) hold(ctx context.Context, call Call, name string, in *HoldInput, full any, apply verb) error {
 	at, err := h.poolCall(call, in.AgentID, in.ProjectRoot)
 	if err != nil {
 		return err
 	}
-	once, err := h.keyed(call, verb, &in.IdempotencyKey, full)
+	once, err := h.keyed(call, name, &in.IdempotencyKey, full)
 	if err != nil {
 		return err
 	}
-	return h.change(ctx, verb, call, func(c *change) error {
-		take := c.take
-		if verb == "verify" {
-			take = c.takeToJudge
+	if name == "verify" {
+		return h.holdToJudge(ctx, call, in, at, once, apply)
+	}
+	return h.holdIn(ctx, call, name, in, at, once, (*change).take, apply)
+}
+
+// holdToJudge is hold for a verdict. Who delivered the work is read first, and again where that has changed.
+func (h *Hub) holdToJudge(ctx context.Context, call Call, in *HoldInput, at place, once once, apply verb) error {
+	for {
+		holder, err := h.deliverer(ctx, in.ThreadID)
+		if err != nil {
+			return err
 		}
-		was, row, _, found, err := c.beginAt(take, in.ThreadID, at, in.Session, once)
+		err = h.holdIn(ctx, call, "verify", in, at, once, func(c *change, id string) (was, now handoff.Handoff, err error) {
+			return c.takeToJudge(id, holder)
+		}, apply)
+		if !errors.Is(err, errOtherHolder) {
+			return err
+		}
+	}
+}
+
+// verb is what a verb does to a handoff that was taken; found tells that it did so before under the same key.
+type verb func(c *change, was, row *handoff.Handoff, a *handoff.Agent, found bool) error
+
+func (h *Hub) holdIn(ctx context.Context, call Call, name string, in *HoldInput, at place, once once, take func(*change, string) (was, now handoff.Handoff, err error), apply verb) error {
+	return h.change(ctx, name, call, func(c *change) error {
+		was, row, _, found, err := c.beginAt(func(id string) (was, now handoff.Handoff, err error) { return take(c, id) }, in.ThreadID, at, in.Session, once)
 		if err != nil {
 			return err
 		}

@@ -37,11 +37,13 @@ func (h *Hub) Reassign(ctx context.Context, call Call, in ReassignInput) (Reassi
 	}
 	var out Reassigned
 	err = h.change(ctx, "reassign", call, func(c *change) error {
+		// The agent first, as its disabling does, or the two could wait for each other.
+		heir, missing := c.KeepAgent(in.To)
 		was, row, err := c.take(id)
 		if err != nil {
 			return err
 		}
-		to, err := c.heir(&row, in.To)
+		to, err := c.heir(&row, in.To, heir, missing)
 		if err != nil {
 			return err
 		}
@@ -73,9 +75,8 @@ func (h *Hub) Reassign(ctx context.Context, call Call, in ReassignInput) (Reassi
 	return out, err
 }
 
-// heir reads the agent that is to hold the handoff, which must not keep its sender away.
-func (c *change) heir(row *handoff.Handoff, handle string) (store.AgentRow, error) {
-	to, err := c.KeepAgent(handle)
+// heir is the agent that is to hold the handoff, which must not keep its sender away.
+func (c *change) heir(row *handoff.Handoff, handle string, to store.AgentRow, err error) (store.AgentRow, error) {
 	if isCode(err, handoff.CodeNotFound) {
 		return to, noRecipient("to", handle)
 	}

@@ -69,7 +69,7 @@ func (w *waiters) join(actorID string, keys []string) (one *waiter, leave func()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.byActor[actorID]) >= w.limit {
-		e := handoff.Refuse(handoff.CodeRateLimited, fmt.Sprintf("%d calls of yours are waiting already, which is the limit", w.limit), "Let one of them return, or call without wait_seconds.")
+		e := handoff.Refuse(handoff.CodeRateLimited, fmt.Sprintf("%d calls of yours are waiting already, which is the limit", w.limit), "Let one of them return, or call without waiting.")
 		return nil, nil, e.With("retry_after_seconds", 1)
 	}
 	one = &waiter{all: w, wake: make(chan struct{}, 1)}

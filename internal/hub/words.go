@@ -61,9 +61,9 @@ func (c *change) inCatalog(field, kind string, words []string) error {
 	e := handoff.Invalid(field, what).With("unknown", named).With("catalog", kind)
 	e.Hint = "Nothing was written. "
 	if kind == store.CatalogCapability {
-		e.Hint += "capability_list shows the capabilities; "
+		e.Hint += "capability_list shows the capabilities. "
 	}
-	e.Hint += "the operator lists and adds words with: handclasp catalog."
+	e.Hint += "The operator lists and adds words with: handclasp catalog."
 	return e
 }
 

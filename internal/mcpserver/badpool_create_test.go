@@ -180,10 +180,12 @@ func TestEveryMalformedPartOfAnOfferIsRefusedNamingItself(t *testing.T) {
 	root := func(value string, says ...string) refusal {
 		return creating("project_root", value, "", says...).with(handoff.CodeWorkspaceUnresolved)
 	}
+	emptyRoot := root(`""`, "came empty")
 	from := func(value string, says ...string) refusal {
 		return creating("from_agent_id", value, "", says...).with(handoff.CodePermissionDenied)
 	}
 	refuseAll(t, []refusal{
+		emptyRoot,
 		criteria(`[""]`, "acceptance_criteria[0]", "empty"),
 		criteria(`["  \t"]`, "acceptance_criteria[0]", "empty"),
 		criteria(`["a","b","a"]`, "acceptance_criteria[2]", "repeats acceptance_criteria[0]"),

@@ -17,6 +17,8 @@ type fault struct {
 	unit       string
 	// broken JSON is nobody's field.
 	broken bool
+	// code is another than invalid_params.
+	code handoff.Code
 }
 
 func (f *fault) under(name string) *fault {
@@ -48,6 +50,9 @@ func (f *fault) refusal() *handoff.Error {
 		return handoff.TooLarge(path, f.got, f.limit, f.unit)
 	}
 	e := handoff.Invalid(path, f.what)
+	if f.code != "" {
+		e.Code = f.code
+	}
 	e.Hint = "Nothing was done. Correct this argument and call again."
 	for k, v := range f.details {
 		e.Details[k] = v

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"handclasp/internal/handoff"
 )
 
 // kind is the JSON type that a parameter accepts.
@@ -49,6 +51,7 @@ type param struct {
 	form           string         // the pattern in words, for errors
 	published      string         // strings: a pattern for clients that the hub checks in another way
 	format         string         // strings: the word of JSON Schema for what they hold
+	ifEmpty        handoff.Code   // required ones: the refusal of what comes empty, if not invalid_params
 	orNumber       bool           // strings: a number stands for its digits
 	min, max       *int64         // integers and numbers, inclusive
 	minLen, maxLen int            // strings, objects and raw values; 0 is no bound
@@ -126,7 +129,13 @@ func (p param) match(pattern, form string) param {
 
 // publish shows clients a pattern and a format that the hub checks in another way: Go's engine has no
 // look-ahead.
-func (p param) publish(pattern, format string) param { p.published, p.format = pattern, format; return p }
+func (p param) publish(pattern, format string) param {
+	p.published, p.format = pattern, format
+	return p
+}
+
+// emptyIs refuses what comes empty with another code.
+func (p param) emptyIs(code handoff.Code) param { p.ifEmpty = code; return p }
 
 // numeric lets a number stand for its digits where a text is due, as for the cursor 0.
 func (p param) numeric() param { p.orNumber = true; return p }

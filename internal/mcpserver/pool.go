@@ -12,7 +12,7 @@ import (
 // The pool toolset: an open handoff that the first eligible agent claims.
 
 var (
-	projectRoot = str("project_root", "Absolute path or URI of the project.").limit(1, 4096).need()
+	projectRoot = str("project_root", "Absolute path or URI of the project.").limit(1, 4096).need().emptyIs(handoff.CodeWorkspaceUnresolved)
 	me          = str("agent_id", "Your own handle.").limit(1, 256).need()
 	handoffID   = str("handoff_id", "").chars(1, 0).need()
 	held        = integer("claim_epoch", "From handoff_claim; needed if above 1.", 0, 0).atLeast(0)

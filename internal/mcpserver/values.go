@@ -42,7 +42,7 @@ func (d *decoder) text(p *param, s *scanner) *fault {
 	}
 	switch {
 	case size < p.minLen && size == 0:
-		return &fault{what: "came empty; accepted: " + p.accepts() + " that is not empty"}
+		return &fault{what: "came empty; accepted: " + p.accepts() + " that is not empty", code: p.ifEmpty}
 	case size < p.minLen:
 		return &fault{what: fmt.Sprintf("%d %s came, at least %d are accepted", size, unit, p.minLen)}
 	case p.maxLen > 0 && size > p.maxLen:

@@ -193,7 +193,7 @@ func (tx *Tx) Names(ids []string) (map[string]handoff.Agent, error) {
 	return out, err
 }
 
-// KeepAgent is AgentByHandle that keeps the agent from being turned off, as [Tx.KeepAgentIn] does.
+// KeepAgent is AgentByHandle that keeps the agent from being turned off, as [Tx.Keep] does.
 func (tx *Tx) KeepAgent(handle string) (AgentRow, error) {
 	if !storable(handle) {
 		return AgentRow{}, handoff.NotFound("agent", handle)

@@ -38,6 +38,10 @@ type dialect interface {
 	// eventsAfter selects the events behind the position ($1 = xact, $2 = id), in the order in
 	// which readers follow them: those that may still get company in front stay out of it.
 	eventsAfter() string
+	// behindLast is the transaction by which an event of a handoff ($2), but not its first, is ordered:
+	// it stands behind the one before ($3 counts them), also where that one's transaction began later.
+	// Empty where the order of ids is enough.
+	behindLast() string
 	// eventsHidden finds one event behind the position, also where eventsAfter keeps it out; empty
 	// where it keeps out none.
 	eventsHidden() string
@@ -73,6 +77,7 @@ func (sqlite) skipLocked() string   { return "" }
 func (sqlite) lockShared() string   { return "" }
 func (sqlite) lockAlone() string    { return "" }
 func (sqlite) eventsHidden() string { return "" }
+func (sqlite) behindLast() string   { return "" }
 
 func (sqlite) forKeyShare(string) string     { return "" }
 func (sqlite) forKeyShareFree(string) string { return "" }
@@ -146,6 +151,12 @@ func (postgres) forKeyShareFree(table string) string {
 // An id is handed out before its transaction commits, so neither the id nor the transaction
 // id alone orders what readers may see. Below the oldest transaction that is still running,
 // everything is final.
+// A reader gets past the later transaction only when the earlier one, which writes this, has ended too:
+// it stays below the oldest that runs.
+func (postgres) behindLast() string {
+	return `GREATEST(pg_current_xact_id()::text::bigint, COALESCE((SELECT p.xact FROM events p WHERE p.handoff_id = $2 AND p.handoff_id <> '' AND p.seq = CAST($3 AS bigint) - 1), 0))`
+}
+
 func (postgres) eventsAfter() string {
 	if orderEventsByID {
 		return "CAST($1 AS bigint) >= 0 AND id > $2 ORDER BY id"

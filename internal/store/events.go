@@ -9,9 +9,13 @@ import (
 )
 
 // InsertEvent appends to the log. A handoff's own events are numbered by its EventSeq, which
-// the caller counts under the row's lock.
+// the caller counts under the row's lock; readers meet them in that order.
 func (tx *Tx) InsertEvent(e *handoff.Event) error {
-	return tx.exec(`INSERT INTO events (type, handoff_id, seq, actor_id, subject_id, state, epoch, trace_id, at, session_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+	column, value := "", ""
+	if behind := tx.d.behindLast(); e.Seq > 1 && behind != "" {
+		column, value = ", xact", ", "+behind
+	}
+	return tx.exec(`INSERT INTO events (type, handoff_id, seq, actor_id, subject_id, state, epoch, trace_id, at, session_id`+column+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10`+value+`)`,
 		string(e.Type), e.HandoffID, e.Seq, e.ActorID, e.SubjectID, string(e.State), e.Epoch, e.TraceID, micros(e.At), e.SessionID)
 }
 

@@ -185,7 +185,9 @@ func (tx *Tx) LockHandoff(id string) (handoff.Handoff, error) {
 	if unguarded != "" {
 		return tx.handoff(id, "")
 	}
-	return tx.handoff(id, tx.d.forUpdate())
+	h, err := tx.handoff(id, tx.d.forUpdate())
+	tx.notBefore(h.UpdatedAt)
+	return h, err
 }
 
 // ExpectLockHandoff announces [Tx.LockHandoff].

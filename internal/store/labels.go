@@ -11,63 +11,7 @@ import (
 
 // AgentIn reads an agent with its labels, and whether it may use the workspace, in one round trip.
 func (tx *Tx) AgentIn(id, workspaceID string) (handoff.Agent, error) {
-	return tx.agentIn(id, workspaceID, "")
-}
-
-// KeepAgentIn is AgentIn that keeps the agent from being turned off until the end of tx, if it is
-// turned off under [Tx.LockAgent].
-func (tx *Tx) KeepAgentIn(id, workspaceID string) (a handoff.Agent, err error) {
-	err = tx.keeping(id, func(lock string) (err error) {
-		a, err = tx.agentIn(id, workspaceID, lock)
-		return err
-	})
-	return a, err
-}
-
-// ExpectKeepAgentIn announces [Tx.KeepAgentIn].
-func (tx *Tx) ExpectKeepAgentIn(id, workspaceID string) {
-	tx.e.expect(agentsInQuery([]string{id}, workspaceID, tx.d.forKeyShareFree("a")))
-}
-
-// ExpectAgentsIn announces [Tx.AgentsIn] of at most maxIDs agents.
-func (tx *Tx) ExpectAgentsIn(ids []string, workspaceID string) {
-	if len(ids) <= maxIDs {
-		tx.e.expect(agentsInQuery(ids, workspaceID, ""))
-	}
-}
-
-// AgentsIn is AgentIn for some agents, by id. Those that do not exist are left out.
-func (tx *Tx) AgentsIn(ids []string, workspaceID string) (map[string]handoff.Agent, error) {
-	out := make(map[string]handoff.Agent, len(ids))
-	for some := range slices.Chunk(ids, maxIDs) {
-		found, err := tx.agentsIn(some, workspaceID, "")
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(out, found)
-	}
-	return out, nil
-}
-
-// keeping reads an agent under a lock that keeps it. Where another holds its row it waits, and reads
-// anew: what stands beside the row, such as its labels, may be from before the other's change.
-func (tx *Tx) keeping(id string, read func(lock string) error) error {
-	free := tx.d.forKeyShareFree("a")
-	err := read(free)
-	if tx.Alone() || handoff.CodeOf(err) != handoff.CodeNotFound {
-		return err
-	}
-	if !tx.MayWait() {
-		return ErrWaits
-	}
-	if err := tx.row(`SELECT a.id FROM agents a WHERE a.id = $1`+tx.d.forKeyShare("a"), id).scan(&id); err != nil {
-		return notFound(err, "agent", id)
-	}
-	return read(free)
-}
-
-func (tx *Tx) agentIn(id, workspaceID, lock string) (handoff.Agent, error) {
-	found, err := tx.agentsIn([]string{id}, workspaceID, lock)
+	found, err := tx.agentsIn([]string{id}, workspaceID)
 	if err != nil {
 		return handoff.Agent{}, err
 	}
@@ -78,9 +22,76 @@ func (tx *Tx) agentIn(id, workspaceID, lock string) (handoff.Agent, error) {
 	return a, nil
 }
 
+// Keep keeps an agent from being turned off until the end of tx, if it is turned off under
+// [Tx.LockAgent]. It waits for another that holds it; in a shared transaction that is [ErrWaits]. What is
+// read of the agent afterwards is from after the wait. Whoever needs the agent and a handoff keeps the agent
+// first.
+func (tx *Tx) Keep(id string) error {
+	if tx.Alone() {
+		return nil
+	}
+	err := tx.row(tx.keepQuery(), id).scan(&id)
+	switch {
+	case !IsNoRows(err):
+		return err
+	case tx.MayWait():
+		return notFound(err, "agent", id)
+	}
+	return ErrWaits // or there is none, which it finds out alone
+}
+
+func (tx *Tx) keepQuery() string {
+	const query = `SELECT a.id FROM agents a WHERE a.id = $1`
+	if tx.MayWait() {
+		return query + tx.d.forKeyShare("a")
+	}
+	return query + tx.d.forKeyShareFree("a")
+}
+
+// ExpectKeep announces [Tx.Keep].
+func (tx *Tx) ExpectKeep(id string) {
+	if !tx.Alone() {
+		tx.e.expect(tx.keepQuery(), []any{id})
+	}
+}
+
+// KeepAgentIn is Keep with AgentIn.
+func (tx *Tx) KeepAgentIn(id, workspaceID string) (handoff.Agent, error) {
+	if err := tx.Keep(id); err != nil {
+		return handoff.Agent{}, err
+	}
+	return tx.AgentIn(id, workspaceID)
+}
+
+// ExpectKeepAgentIn announces [Tx.KeepAgentIn].
+func (tx *Tx) ExpectKeepAgentIn(id, workspaceID string) {
+	tx.ExpectKeep(id)
+	tx.e.expect(agentsInQuery([]string{id}, workspaceID))
+}
+
+// ExpectAgentsIn announces [Tx.AgentsIn] of at most maxIDs agents.
+func (tx *Tx) ExpectAgentsIn(ids []string, workspaceID string) {
+	if len(ids) <= maxIDs {
+		tx.e.expect(agentsInQuery(ids, workspaceID))
+	}
+}
+
+// AgentsIn is AgentIn for some agents, by id. Those that do not exist are left out.
+func (tx *Tx) AgentsIn(ids []string, workspaceID string) (map[string]handoff.Agent, error) {
+	out := make(map[string]handoff.Agent, len(ids))
+	for some := range slices.Chunk(ids, maxIDs) {
+		found, err := tx.agentsIn(some, workspaceID)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(out, found)
+	}
+	return out, nil
+}
+
 // agentsInQuery has as many places as the next power of two, so that there are few different ones; an
 // id may come twice.
-func agentsInQuery(ids []string, workspaceID, lock string) (query string, args []any) {
+func agentsInQuery(ids []string, workspaceID string) (query string, args []any) {
 	args = []any{workspaceID}
 	for _, id := range ids {
 		args = append(args, id)
@@ -92,18 +103,18 @@ func agentsInQuery(ids []string, workspaceID, lock string) (query string, args [
 			CASE WHEN EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $1 AND w.strict <> 0 AND NOT EXISTS
 				(SELECT 1 FROM workspace_members m WHERE m.workspace_id = w.id AND m.agent_id = a.id)) THEN 1 ELSE 0 END
 		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id WHERE a.id IN (` + params(2, len(args)-1) + `)
-		ORDER BY a.id, l.kind, l.name, l.value` + lock, args
+		ORDER BY a.id, l.kind, l.name, l.value`, args
 }
 
 // agentsIn reads at most maxIDs agents.
-func (tx *Tx) agentsIn(ids []string, workspaceID, lock string) (map[string]handoff.Agent, error) {
+func (tx *Tx) agentsIn(ids []string, workspaceID string) (map[string]handoff.Agent, error) {
 	type labelled struct {
 		agentScan
 		labels  AgentRow
 		outside int64
 	}
 	var list []*labelled
-	query, args := agentsInQuery(ids, workspaceID, lock)
+	query, args := agentsInQuery(ids, workspaceID)
 	err := tx.each(query, args, func(r rows) error {
 		var kind, name, value string
 		one := &labelled{}
@@ -129,36 +140,35 @@ func (tx *Tx) agentsIn(ids []string, workspaceID, lock string) (map[string]hando
 	return out, err
 }
 
-// ExpectClaim announces what a claim of the next one asks: [Tx.KeepClaimant], and then
-// [Tx.TakeOffered] of these keys.
-func (tx *Tx) ExpectClaim(agentID, workspaceID, takeFrom string, keys []string, after Place) {
-	tx.e.expect(tx.claimantQuery(tx.d.forKeyShareFree("a")), []any{agentID, workspaceID})
+// ExpectClaimant announces [Tx.KeepClaimant].
+func (tx *Tx) ExpectClaimant(agentID, workspaceID string) {
+	tx.ExpectKeep(agentID)
+	tx.e.expect(tx.claimantQuery(), []any{agentID, workspaceID})
+}
+
+// ExpectTakeOffered announces [Tx.TakeOffered].
+func (tx *Tx) ExpectTakeOffered(workspace string, keys []string, after Place) {
 	if len(keys) <= maxKeys {
-		tx.e.expect(tx.takeOffered(takeFrom, keys, after))
+		tx.e.expect(tx.takeOffered(workspace, keys, after))
 	}
+}
+
+// KeepClaimant is Claimant that keeps the agent, as [Tx.Keep] does.
+func (tx *Tx) KeepClaimant(agentID, workspaceID string) (w Workspace, a handoff.Agent, err error) {
+	if err := tx.Keep(agentID); err != nil {
+		return w, a, err
+	}
+	return tx.Claimant(agentID, workspaceID)
 }
 
 // Claimant reads an agent with its labels together with the workspace that an id stands for, by way of
 // an alias. The agent is Outside where the workspace admits others only. All in one round trip.
 func (tx *Tx) Claimant(agentID, workspaceID string) (w Workspace, a handoff.Agent, err error) {
-	return tx.claimant(agentID, workspaceID, "")
-}
-
-// KeepClaimant is Claimant that keeps the agent from being turned off, as [Tx.KeepAgentIn] does.
-func (tx *Tx) KeepClaimant(agentID, workspaceID string) (w Workspace, a handoff.Agent, err error) {
-	err = tx.keeping(agentID, func(lock string) (err error) {
-		w, a, err = tx.claimant(agentID, workspaceID, lock)
-		return err
-	})
-	return w, a, err
-}
-
-func (tx *Tx) claimant(agentID, workspaceID, lock string) (w Workspace, a handoff.Agent, err error) {
 	var s agentScan
 	var labels AgentRow
 	found := false
 	var strict, created, outside, lapses, opens int64
-	err = tx.each(tx.claimantQuery(lock), []any{agentID, workspaceID}, func(r rows) error {
+	err = tx.each(tx.claimantQuery(), []any{agentID, workspaceID}, func(r rows) error {
 		var kind, name, value string
 		found = true
 		if err := r.Scan(append(s.dest(), &kind, &name, &value, &w.ID, &w.Root, &strict, &created, &outside, &lapses, &opens)...); err != nil {
@@ -185,7 +195,7 @@ func (tx *Tx) claimant(agentID, workspaceID, lock string) (w Workspace, a handof
 	return w, row.Agent, err
 }
 
-func (tx *Tx) claimantQuery(lock string) string {
+func (tx *Tx) claimantQuery() string {
 	return `SELECT ` + agentColumns + `, COALESCE(l.kind, ''), COALESCE(l.name, ''), COALESCE(l.value, ''),
 			COALESCE(w.id, ''), COALESCE(w.root, ''), COALESCE(w.strict, 0), COALESCE(w.created_at, 0),
 			CASE WHEN w.strict <> 0 AND m.agent_id IS NULL THEN 1 ELSE 0 END,
@@ -194,7 +204,7 @@ func (tx *Tx) claimantQuery(lock string) string {
 		FROM agents a LEFT JOIN agent_labels l ON l.agent_id = a.id
 		LEFT JOIN workspaces w ON w.id = (SELECT CASE WHEN x.alias_of = '' THEN x.id ELSE x.alias_of END FROM workspaces x WHERE x.id = $2)
 		LEFT JOIN workspace_members m ON m.workspace_id = w.id AND m.agent_id = a.id
-		WHERE a.id = $1 ORDER BY l.kind, l.name, l.value` + lock
+		WHERE a.id = $1 ORDER BY l.kind, l.name, l.value`
 }
 
 // add gives the agent one label as it was read.

@@ -143,6 +143,7 @@ func (tx *Tx) TakeOffered(workspace string, keys []string, after Place) (h hando
 			best, found = list[0], true
 		}
 	}
+	tx.notBefore(best.UpdatedAt)
 	return best, found, nil
 }
 

@@ -189,6 +189,8 @@ func (t *pgTx) query(ctx context.Context, query string, args []any) (rows, error
 	return first, nil
 }
 
+func (t *pgTx) retime() { t.now = time.Time{} }
+
 func (t *pgTx) begun(ctx context.Context) (time.Time, error) {
 	if t.clock != nil {
 		return t.clock(), nil

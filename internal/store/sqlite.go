@@ -234,6 +234,9 @@ func (r sqliteRows) Scan(dest ...any) error {
 
 func (*sqliteConn) expect(string, []any) {} // a question costs no way
 
+// retime does nothing: nobody shares a transaction whose time matters.
+func (c *sqliteConn) retime() {}
+
 func (c *sqliteConn) begun(context.Context) (time.Time, error) {
 	return time.Time{}, errors.New("a SQLite transaction has its time from the start")
 }

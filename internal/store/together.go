@@ -125,6 +125,7 @@ func (s *Store) jointly(jobs []*job) {
 		tx.joint = true
 		for i, j := range jobs {
 			wrote := tx.wrote
+			tx.retime() // each has a time of its own: what it takes may have been made since
 			answers[i] = call(j.fn, tx)
 			if tx.broken != nil || answers[i] != nil && tx.wrote != wrote {
 				return failed

@@ -18,9 +18,11 @@ import (
 type Tx struct {
 	ctx context.Context
 	now time.Time
-	d   dialect
-	e   engine
-	s   *Store
+	// floor is the latest time at which a row was changed that tx has locked.
+	floor time.Time
+	d     dialect
+	e     engine
+	s     *Store
 	// joint: others may share the transaction. wrote counts what was written.
 	joint bool
 	wrote int
@@ -56,6 +58,8 @@ type engine interface {
 	expect(query string, args []any)
 	// begun returns the time of the transaction, beginning it if need be.
 	begun(ctx context.Context) (time.Time, error)
+	// retime lets the clock be asked anew.
+	retime()
 }
 
 // rows is what database/sql and pgx have in common.
@@ -67,7 +71,8 @@ type rows interface {
 }
 
 // Now is the time of the transaction, to the microsecond, in UTC: the database's clock on
-// PostgreSQL. The zero time means that the database could not be asked; the transaction then
+// PostgreSQL. It is never before the last change of a handoff that tx has locked, although it may have waited
+// for that lock. The zero time means that the database could not be asked; the transaction then
 // fails as a whole.
 func (tx *Tx) Now() time.Time {
 	if tx.now.IsZero() && tx.broken == nil {
@@ -78,7 +83,23 @@ func (tx *Tx) Now() time.Time {
 		}
 		tx.now = tick(now)
 	}
+	if tx.now.Before(tx.floor) {
+		tx.now = tx.floor
+	}
 	return tx.now
+}
+
+// retime gives what follows a time of its own.
+func (tx *Tx) retime() {
+	tx.now = time.Time{}
+	tx.e.retime()
+}
+
+// notBefore keeps time from running backwards along one row.
+func (tx *Tx) notBefore(changed time.Time) {
+	if changed.After(tx.floor) {
+		tx.floor = changed
+	}
 }
 
 func tick(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
