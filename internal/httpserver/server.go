@@ -22,7 +22,7 @@ import (
 type Config struct {
 	Hub   *hub.Hub
 	MCP   *mcpserver.Server
-	Inbox http.Handler // the pages for people; serves /inbox, /login, /logout, /join and /assets
+	Inbox http.Handler // the pages for people; serves /inbox, /login, /logout, /join, /h and /assets
 	// Operator serves the operator's routes; they are on the owner's socket only.
 	Operator http.Handler
 	Metrics  *telemetry.Metrics
@@ -42,11 +42,15 @@ func New(cfg Config) http.Handler {
 
 	s.mountToolsets(mux, s.bearer)
 	if cfg.Inbox != nil {
-		for _, p := range []string{"/inbox", "/inbox/{thread_id}", "/login", "/logout", "/join", "/assets/"} {
+		for _, p := range []string{"/inbox", "/inbox/{thread_id}", "/login", "/logout", "/join", "/h/{token}", "/assets/"} {
 			mux.Handle(p, cfg.Inbox)
 		}
 	}
 	mux.Handle("GET /api/v1/events", s.bearer(restapi.AgentEvents(s.cfg.Hub, s.cfg.Log, callIn)))
+	continuations := restapi.Continuations(s.cfg.Hub, s.cfg.Log)
+	for _, p := range restapi.ContinuationPaths() {
+		mux.Handle(p, continuations)
+	}
 	mux.Handle("POST /invites/{jti}/redeem", restapi.Redeem(s.cfg.Hub, s.cfg.Log))
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
@@ -114,7 +118,7 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
-	problem(w, r, http.StatusNotFound, "not_found", "nothing is served at this address; MCP is at /mcp, /mcp/team and /mcp/pool")
+	problem(w, r, http.StatusNotFound, "not_found", "nothing is served at this address; MCP is at /mcp, /mcp/team, /mcp/pool and /mcp/desk")
 }
 
 // shutdownGrace is how long calls in flight may take to finish.

@@ -83,22 +83,20 @@ type Redeemed struct {
 // behind a check of Host and Origin. A refusal is {"error": word} and nothing else (contracts:
 // relay-wire).
 func Redeem(h *hub.Hub, log *slog.Logger) http.Handler {
-	return &redeemer{hub: h, log: log, recent: map[netip.Prefix]*rate.Limiter{}}
+	return &redeemer{hub: h, log: log, limits: newAddressLimits(redeemsPerMinute)}
 }
 
 type redeemer struct {
-	hub *hub.Hub
-	log *slog.Logger
-
-	mu     sync.Mutex
-	recent map[netip.Prefix]*rate.Limiter
+	hub    *hub.Hub
+	log    *slog.Logger
+	limits *addressLimits
 }
 
 func (d *redeemer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Content-Type", "application/json")
-	if wait := d.wait(r.RemoteAddr); wait > 0 {
+	if wait := d.limits.wait(r.RemoteAddr); wait > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 		refuse(w, http.StatusTooManyRequests, "rate_limited")
 		return
@@ -149,8 +147,20 @@ func refuse(w http.ResponseWriter, status int, word string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": word})
 }
 
+// addressLimits limits how often each address asks.
+type addressLimits struct {
+	perMinute int
+
+	mu     sync.Mutex
+	recent map[netip.Prefix]*rate.Limiter
+}
+
+func newAddressLimits(perMinute int) *addressLimits {
+	return &addressLimits{perMinute: perMinute, recent: map[netip.Prefix]*rate.Limiter{}}
+}
+
 // wait counts one attempt of an address and says how long it has to wait.
-func (d *redeemer) wait(remote string) time.Duration {
+func (d *addressLimits) wait(remote string) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	from := network(remote)
@@ -159,7 +169,7 @@ func (d *redeemer) wait(remote string) time.Duration {
 		if len(d.recent) >= maxAddresses {
 			clear(d.recent)
 		}
-		l = rate.NewLimiter(rate.Limit(redeemsPerMinute/60.0), redeemsPerMinute)
+		l = rate.NewLimiter(rate.Limit(float64(d.perMinute)/60), d.perMinute)
 		d.recent[from] = l
 	}
 	reservation := l.Reserve()

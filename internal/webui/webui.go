@@ -29,7 +29,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// New serves /inbox, /inbox/{thread_id}, /login, /logout, /join and /assets/. Mount it at these paths
+// New serves /inbox, /inbox/{thread_id}, /login, /logout, /join, /h/{token} and /assets/. Mount it at these paths
 // behind a check of Host and Origin ([http.CrossOriginProtection]), which is what keeps other
 // sites from posting the two forms.
 func New(h *hub.Hub, opts Options) http.Handler {
@@ -44,6 +44,8 @@ func New(h *hub.Hub, opts Options) http.Handler {
 	mux.HandleFunc("POST /login", s.login)
 	mux.HandleFunc("POST /logout", s.logout)
 	mux.HandleFunc("GET /join", s.join(opts.PublicURL))
+	mux.HandleFunc("GET /h/{token}", personal(s.person))
+	mux.HandleFunc("POST /h/{token}", personal(s.personActs))
 	mux.HandleFunc("GET /assets/{name}", s.asset)
 	return guarded(mux)
 }
@@ -85,6 +87,7 @@ var (
 	loginPage  = parse("login.html")
 	inboxPage  = parse("inbox.html")
 	joinPage   = parse("join.html")
+	personPage = parse("person.html")
 	errorPage  = parse("error.html")
 )
 
