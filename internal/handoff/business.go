@@ -44,7 +44,9 @@ func Person(slug string) Actor {
 const personPrefix = "person:"
 
 // PersonSlug is the business of a person's id; ok is false for other actors.
-func PersonSlug(actorID string) (slug string, ok bool) { return strings.CutPrefix(actorID, personPrefix) }
+func PersonSlug(actorID string) (slug string, ok bool) {
+	return strings.CutPrefix(actorID, personPrefix)
+}
 
 // Bearer is an actor that holds a continuation without a credential of its own.
 func Bearer(redemption string) Actor {

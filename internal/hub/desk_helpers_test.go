@@ -56,8 +56,6 @@ func post(t testing.TB, f *hubtest.Fixture, h *hub.Hub, answer func(handoff.Noti
 
 var withMail = hubtest.WithHub(func(c *hub.Config) { c.Mail = true })
 
-
-
 // shop configures a business that is reached by e-mail.
 func shop(f *hubtest.Fixture) {
 	f.T.Helper()

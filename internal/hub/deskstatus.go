@@ -185,7 +185,9 @@ func (c *change) reply(was, row *handoff.Handoff, d *handoff.Desk, body string, 
 	out.MessageID, out.Delivery = m.ID, *delivery
 	return first(
 		func() error { return c.update(was, row) },
-		func() error { return c.keep(once, store.Effect{HandoffID: row.ID, Epoch: m.SequenceNo, RefID: delivery.ID}) })
+		func() error {
+			return c.keep(once, store.Effect{HandoffID: row.ID, Epoch: m.SequenceNo, RefID: delivery.ID})
+		})
 }
 
 // completeReply reads what became of the delivery meanwhile.

@@ -158,9 +158,9 @@ func TestWhoAskedIsForgottenBeforeItFillsTheMemory(t *testing.T) {
 	t.Parallel()
 	d := Redeem(hubtest.New(t, "sqlite").Hub, slog.New(slog.DiscardHandler)).(*redeemer)
 	for i := range maxAddresses + 5 {
-		d.wait(fmt.Sprintf("10.%d.%d.%d:1", i>>16&255, i>>8&255, i&255))
+		d.limits.wait(fmt.Sprintf("10.%d.%d.%d:1", i>>16&255, i>>8&255, i&255))
 	}
-	if n := len(d.recent); n == 0 || n > maxAddresses {
+	if n := len(d.limits.recent); n == 0 || n > maxAddresses {
 		t.Errorf("%d addresses are remembered", n)
 	}
 }
