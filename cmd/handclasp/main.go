@@ -21,25 +21,29 @@ import (
 
 // cli is the command line; kong reads flags and their HANDCLASP_… twins into it.
 type cli struct {
-	Serve      serveCmd         `cmd:"" help:"Run the hub."`
-	MCP        mcpCmd           `cmd:"" name:"mcp" help:"Serve MCP over stdio, for a client that starts its servers itself."`
-	Demo       demoCmd          `cmd:"" help:"Show handoffs between agents in a temporary hub, told step by step."`
-	Agent      agentCmd         `cmd:"" help:"Agents and their keys."`
-	Invite     inviteCmd        `cmd:"" help:"Join links, each good for one new agent."`
-	Handoff    handoffCmd       `cmd:"" help:"The operator's hand on handoffs."`
-	Catalog    catalogCmd       `cmd:"" help:"The words that targets of open handoffs may name."`
-	Workspace  workspaceCmd     `cmd:"" help:"The projects that open handoffs belong to."`
-	Inbox      inboxCmd         `cmd:"" help:"List what waits for an agent, or open one thread."`
-	Send       sendCmd          `cmd:"" help:"Hand work to a teammate's agent."`
-	Tail       tailCmd          `cmd:"" help:"Follow the log of the hub."`
-	Doctor     doctorCmd        `cmd:"" help:"Check the configuration, the data and their surroundings, and say what to do."`
-	Backup     backupCmd        `cmd:"" help:"Write all that a hub holds to a file, while it serves."`
-	Restore    restoreCmd       `cmd:"" help:"Fill a new hub from a backup."`
-	Export     exportCmd        `cmd:"" help:"Write the log of events as NDJSON."`
-	Completion completionCmd    `cmd:"" help:"Print the script that completes commands in a shell."`
-	Complete   completeCmd      `cmd:"" hidden:""`
-	Version    versionCmd       `cmd:"" help:"Show version, schema and protocol revisions."`
-	VersionToo kong.VersionFlag `name:"version" env:"-" help:"Show the version."`
+	Serve        serveCmd         `cmd:"" help:"Run the hub."`
+	MCP          mcpCmd           `cmd:"" name:"mcp" help:"Serve MCP over stdio, for a client that starts its servers itself."`
+	Demo         demoCmd          `cmd:"" help:"Show handoffs between agents in a temporary hub, told step by step."`
+	Agent        agentCmd         `cmd:"" help:"Agents and their keys."`
+	Invite       inviteCmd        `cmd:"" help:"Join links, each good for one new agent."`
+	Handoff      handoffCmd       `cmd:"" help:"The operator's hand on handoffs."`
+	Business     businessCmd      `cmd:"" help:"Businesses that customers are handed to."`
+	Delivery     deliveryCmd      `cmd:"" help:"What was sent to people."`
+	Continuation continuationCmd  `cmd:"" help:"Links by which the desk hands on."`
+	Key          keyCmd           `cmd:"" help:"The key that signs those links."`
+	Catalog      catalogCmd       `cmd:"" help:"The words that targets of open handoffs may name."`
+	Workspace    workspaceCmd     `cmd:"" help:"The projects that open handoffs belong to."`
+	Inbox        inboxCmd         `cmd:"" help:"List what waits for an agent, or open one thread."`
+	Send         sendCmd          `cmd:"" help:"Hand work to a teammate's agent."`
+	Tail         tailCmd          `cmd:"" help:"Follow the log of the hub."`
+	Doctor       doctorCmd        `cmd:"" help:"Check the configuration, the data and their surroundings, and say what to do."`
+	Backup       backupCmd        `cmd:"" help:"Write all that a hub holds to a file, while it serves."`
+	Restore      restoreCmd       `cmd:"" help:"Fill a new hub from a backup."`
+	Export       exportCmd        `cmd:"" help:"Write the log of events as NDJSON."`
+	Completion   completionCmd    `cmd:"" help:"Print the script that completes commands in a shell."`
+	Complete     completeCmd      `cmd:"" hidden:""`
+	Version      versionCmd       `cmd:"" help:"Show version, schema and protocol revisions."`
+	VersionToo   kong.VersionFlag `name:"version" env:"-" help:"Show the version."`
 }
 
 // env is what a command gets from its surroundings.

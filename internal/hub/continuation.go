@@ -381,15 +381,15 @@ func sessionOver(link *store.Continuation, now time.Time) bool {
 
 // RevokeContinuation ends by the operator's hand what was given out for a handoff of the desk: its
 // continuation with the session that came of it, or the links of its person.
-func (h *Hub) RevokeContinuation(ctx context.Context, call Call, id string) error {
-	if err := operatorOnly(call); err != nil {
-		return err
+func (h *Hub) RevokeContinuation(ctx context.Context, call Call, prefix string) (id string, err error) {
+	if id, err = h.named(ctx, call, prefix); err != nil {
+		return "", err
 	}
 	secret, err := h.linkSecret(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return h.change(ctx, "continuation_revoke", call, func(c *change) error {
+	return id, h.change(ctx, "continuation_revoke", call, func(c *change) error {
 		was, err := c.LockHandoff(id)
 		if err != nil {
 			return err

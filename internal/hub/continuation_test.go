@@ -176,8 +176,9 @@ func TestATokenIsRefusedForTheFirstThingThatIsWrongWithIt(t *testing.T) {
 		if _, err := f.Hub.SessionCall(bg, session, out.HandoffID); handoff.CodeOf(err) != handoff.CodeUnauthenticated {
 			t.Errorf("a session for another handoff: %v", err)
 		}
-		noError(t, f.Hub.RevokeContinuation(bg, hubtest.Operator(), out.HandoffID))
-		_, err := f.Hub.RedeemContinuation(bg, hub.Call{}, hub.RedeemInput{Token: token})
+		_, err := f.Hub.RevokeContinuation(bg, hubtest.Operator(), out.HandoffID)
+		noError(t, err)
+		_, err = f.Hub.RedeemContinuation(bg, hub.Call{}, hub.RedeemInput{Token: token})
 		hubtest.WantCode(t, err, handoff.CodeContinuationExpired)
 	})
 }

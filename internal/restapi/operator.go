@@ -50,6 +50,7 @@ func Operator(h *hub.Hub, log *slog.Logger) http.Handler {
 	mux.HandleFunc("POST /operator/workspaces/alias", o.aliasWorkspace)
 	mux.HandleFunc("POST /operator/workspaces/members", o.workspaceMembers)
 	o.handoffRoutes(mux)
+	o.deskRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		o.fail(w, nil, handoff.Refuse(handoff.CodeMethodNotFound, "the hub that owns this folder does not know the operation", "It runs another version: restart it with this one."))
 	})
