@@ -44,6 +44,12 @@ func (c *demoCmd) Run(e *env) error {
 	defer stop()
 	cfg := config.Embedded(config.Where{Data: filepath.Join(dir, "data")})
 	cfg.Listen = "127.0.0.1:0"
+	box, err := openMailbox()
+	if err != nil {
+		return err
+	}
+	defer box.close()
+	cfg.SMTPURL, cfg.MailFrom = "smtp://"+box.address+"?tls=none", "Handclasp <hub@demo.example>"
 	log := telemetry.NewLogger(e.stderr, "text", slog.LevelWarn)
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	go func() { ended <- serve(ctx, cfg, log, func(url string) { ready <- url }) }()
@@ -53,7 +59,7 @@ func (c *demoCmd) Run(e *env) error {
 	case err := <-ended:
 		return err
 	}
-	s := &story{env: e, ctx: ctx, url: url, where: cfg.Where, keys: map[string]string{}, sessions: map[string]*mcp.ClientSession{}}
+	s := &story{mailbox: box, env: e, ctx: ctx, url: url, where: cfg.Where, keys: map[string]string{}, sessions: map[string]*mcp.ClientSession{}}
 	defer s.disconnect()
 	if err := s.tell(); err != nil {
 		stop()
@@ -83,6 +89,9 @@ type story struct {
 	page     string // the inbox_url of the thread
 	// Of the open handoffs: the one that waits for s.thread, who won that one, and who did not.
 	next, holder, loser string
+	// Of the desk: where the person's mail arrives, and the link in it.
+	mailbox *mailbox
+	link    string
 	step                int
 	err                 error // the first fault of writing
 }

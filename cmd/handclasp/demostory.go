@@ -51,7 +51,7 @@ func usersPagination() map[string]any {
 func (s *story) tell() error {
 	for _, scene := range []func() error{
 		s.begin, s.handOver, s.repeat, s.keepStrangersOut, s.accept, s.draft, s.deliver, s.read,
-		s.openWork, s.race, s.rework,
+		s.openWork, s.race, s.rework, s.bringInAPerson, s.theyAnswer, s.handOn,
 	} {
 		if err := scene(); err != nil {
 			return err

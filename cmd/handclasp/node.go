@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"net/mail"
 	"path/filepath"
 	"sync"
 
@@ -13,6 +15,7 @@ import (
 	"handclasp/internal/httpserver"
 	"handclasp/internal/hub"
 	"handclasp/internal/mcpserver"
+	"handclasp/internal/notify"
 	"handclasp/internal/outbox"
 	"handclasp/internal/restapi"
 	"handclasp/internal/store"
@@ -27,6 +30,7 @@ type node struct {
 	store   *store.Store
 	hub     *hub.Hub
 	metrics *telemetry.Metrics
+	senders notify.Set
 	doors   httpserver.Config
 	back    sync.WaitGroup
 	endBack context.CancelFunc
@@ -35,6 +39,10 @@ type node struct {
 // openNode opens the database and builds the doors. public is the address that links are made
 // from; without one they are paths.
 func openNode(ctx context.Context, cfg *config.Serve, public string, log *slog.Logger) (*node, error) {
+	senders, err := sendersOf(cfg)
+	if err != nil {
+		return nil, err
+	}
 	metrics := telemetry.New()
 	sc := store.Config{URL: cfg.DatabaseURL, Log: log, Metrics: metrics, MaxConns: cfg.MaxDatabaseConns, Program: version()}
 	if cfg.DatabaseURL == "" {
@@ -50,9 +58,9 @@ func openNode(ctx context.Context, cfg *config.Serve, public string, log *slog.L
 		Store: st, Log: log, Metrics: metrics, PublicURL: public, Limits: limits,
 		CallsPerMinute: cfg.LimitCallsPerMinute, ParkedCalls: cfg.LimitParkedCalls,
 		NoProposedActions: !cfg.FeatureProposedActions, NoTrace: !cfg.FeatureTrace, NoVerification: !cfg.FeatureVerification, NoDAG: !cfg.FeatureDAG,
-		StrictTrust: cfg.TrustMode == "strict",
+		StrictTrust: cfg.TrustMode == "strict", Mail: cfg.Mail.Configured(),
 	})
-	n := &node{cfg: cfg, log: log, store: st, hub: h, metrics: metrics, endBack: func() {}}
+	n := &node{senders: senders, cfg: cfg, log: log, store: st, hub: h, metrics: metrics, endBack: func() {}}
 	n.doors = httpserver.Config{
 		Hub: h, Metrics: metrics, Log: log, PublicURL: public, MaxBody: int64(cfg.LimitBodyBytes),
 		Hosts: append(cfg.AllowedHosts, hostOf(cfg.Listen)),
@@ -66,6 +74,41 @@ func openNode(ctx context.Context, cfg *config.Serve, public string, log *slog.L
 	return n, nil
 }
 
+// sendersOf are the ways out that are configured.
+func sendersOf(cfg *config.Serve) (notify.Set, error) {
+	senders := notify.Set{}
+	if cfg.Mail.Configured() {
+		email, err := mailSender(&cfg.Mail)
+		if err != nil {
+			return nil, err
+		}
+		senders[handoff.ChannelEmail] = email
+	}
+	return senders, nil
+}
+
+// mailSender makes the sender of e-mail. Errors name the flag.
+func mailSender(m *config.Mail) (*notify.Email, error) {
+	password, err := m.Password()
+	if err != nil {
+		return nil, err
+	}
+	c, err := notify.ParseSMTP(m.SMTPURL, password)
+	if err != nil {
+		return nil, fmt.Errorf("--smtp-url: %w", err)
+	}
+	from, err := mail.ParseAddress(m.MailFrom)
+	if err != nil {
+		return nil, fmt.Errorf("--mail-from: %q came; an address is accepted, such as \"Handclasp <hub@example.com>\"", m.MailFrom)
+	}
+	c.From, c.ReplyTo = *from, m.MailReplyTo
+	sender, err := notify.NewEmail(c)
+	if err != nil {
+		return nil, fmt.Errorf("--smtp-url, --mail-from and --mail-reply-to: %w", err)
+	}
+	return sender, nil
+}
+
 // run starts what works beside the calls. It outlives them: what calls in flight commit must
 // still be told.
 func (n *node) run(ctx context.Context) {
@@ -73,6 +116,9 @@ func (n *node) run(ctx context.Context) {
 	n.endBack = end
 	n.back.Go(func() { logged(n.log, "hub", n.hub.Run(back)) })
 	n.back.Go(func() { logged(n.log, "outbox", outbox.Run(back, n.hub, n.log)) })
+	if len(n.senders) > 0 {
+		n.back.Go(func() { logged(n.log, "outbox", outbox.Send(back, n.hub, n.senders, n.log, n.metrics)) })
+	}
 	n.back.Go(func() { trimMemory(back, n.metrics) })
 }
 

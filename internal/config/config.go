@@ -26,6 +26,8 @@ type Serve struct {
 	PublicURL    string   `name:"public-url" help:"Address the hub is reached by. Default: http://<listen>." placeholder:"URL"`
 	AllowedHosts []string `name:"allowed-host" help:"A further Host header to answer; may be repeated." placeholder:"HOST"`
 
+	Mail `embed:""`
+
 	TrustMode string `name:"trust-mode" help:"open, or strict: agents need a session and its secret to claim, keep, deliver or judge open handoffs (default ${default})." enum:"open,strict" default:"open"`
 
 	FeatureProposedActions bool `name:"feature-proposed-actions" help:"Accept propose_action (default on)." default:"true" negatable:""`
@@ -81,6 +83,9 @@ func (s *Serve) Validate() error {
 		if n.value < n.min || n.value > n.max {
 			return fmt.Errorf("%s: %d came; %d to %d are accepted", n.flag, n.value, n.min, n.max)
 		}
+	}
+	if err := s.Mail.Check(); err != nil {
+		return err
 	}
 	return s.Where.Check()
 }

@@ -8,13 +8,9 @@ import (
 
 	"handclasp/internal/handoff"
 	"handclasp/internal/hub"
+	"handclasp/internal/notify"
 	"handclasp/internal/telemetry"
 )
-
-// Sender brings a notification to its recipient and says how that ended.
-type Sender interface {
-	Send(ctx context.Context, n handoff.Notification) handoff.Outcome
-}
 
 const (
 	// atOnce is how many notifications of this node are on their way at a time.
@@ -29,7 +25,7 @@ const (
 
 // Send takes due deliveries and sends them until ctx ends; then it waits for those that are on their
 // way. One that is cut off by the end of the process is taken anew when its lease is over.
-func Send(ctx context.Context, h *hub.Hub, sender Sender, log *slog.Logger, m *telemetry.Metrics) error {
+func Send(ctx context.Context, h *hub.Hub, sender notify.Sender, log *slog.Logger, m *telemetry.Metrics) error {
 	s := &sending{hub: h, sender: sender, log: log, metrics: m, free: make(chan struct{}, atOnce)}
 	defer s.under.Wait()
 	timer := time.NewTimer(0)
@@ -47,7 +43,7 @@ func Send(ctx context.Context, h *hub.Hub, sender Sender, log *slog.Logger, m *t
 
 type sending struct {
 	hub     *hub.Hub
-	sender  Sender
+	sender  notify.Sender
 	log     *slog.Logger
 	metrics *telemetry.Metrics
 	free    chan struct{} // one token for each that is on its way
