@@ -39,6 +39,8 @@ const (
 	ReasonTLS = "provider_tls"
 	// ReasonNoAnswer: all was handed over and nothing said what became of it.
 	ReasonNoAnswer = "provider_no_answer"
+	// ReasonMessage: the notification cannot be worded, which is a fault of ours.
+	ReasonMessage = "provider_message"
 )
 
 func reasonCode(code int) string { return "provider_" + strconv.Itoa(code) }
