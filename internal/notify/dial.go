@@ -37,16 +37,15 @@ type Outside struct {
 }
 
 // Client returns a client without proxies, redirects, cookies or connections that are kept. An
-// answer that redirects is handed back as it came. Give it only what [CheckURL] accepts.
+// answer that redirects is handed back as it came, but for where to. Give it only what [CheckURL] accepts.
 func (o Outside) Client() *http.Client {
 	timeout := o.Timeout
 	if timeout == 0 {
 		timeout = webTimeout
 	}
 	return &http.Client{
-		Timeout:       timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
+		Timeout: timeout,
+		Transport: noRedirect{&http.Transport{
 			Proxy:                  nil, // one from the environment would resolve the name anew
 			DialContext:            o.dial,
 			TLSClientConfig:        &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12},
@@ -54,8 +53,20 @@ func (o Outside) Client() *http.Client {
 			DisableKeepAlives:      true, // on a used connection the transport may send twice by itself
 			DisableCompression:     true,
 			MaxResponseHeaderBytes: mostHeaders,
-		},
+		}},
 	}
+}
+
+// noRedirect takes the destination out of an answer that redirects. Without it the client has none
+// to follow, and none to fail at reading.
+type noRedirect struct{ http.RoundTripper }
+
+func (t noRedirect) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(r)
+	if resp != nil {
+		resp.Header.Del("Location")
+	}
+	return resp, err
 }
 
 // CheckURL reads an address that somebody gave: http or https, a host, and no user in it. Which
@@ -212,8 +223,17 @@ func carried(addr netip.Addr) []netip.Addr {
 	case netip.MustParsePrefix("64:ff9b::/96").Contains(addr):
 		return []netip.Addr{v4(12)}
 	case netip.MustParsePrefix("64:ff9b:1::/48").Contains(addr):
-		// Which of the lengths of RFC 6052 its operator took cannot be seen: 96, or 48 around the u octet.
-		return []netip.Addr{v4(12), netip.AddrFrom4([4]byte{b[6], b[7], b[9], b[10]})}
+		// Its operator chose how many bits come before the address (RFC 6052, 2.2): behind the address
+		// all is zero, and the ninth byte always.
+		switch {
+		case zero(b[11:]):
+			return []netip.Addr{netip.AddrFrom4([4]byte{b[6], b[7], b[9], b[10]})}
+		case zero(b[12:]):
+			return []netip.Addr{netip.AddrFrom4([4]byte{b[7], b[9], b[10], b[11]})}
+		case zero(b[13:]):
+			return []netip.Addr{v4(9)}
+		}
+		return []netip.Addr{v4(12)}
 	case netip.MustParsePrefix("2002::/16").Contains(addr):
 		return []netip.Addr{v4(2)}
 	case netip.MustParsePrefix("2001::/32").Contains(addr): // the server, and the client inverted
@@ -222,9 +242,15 @@ func carried(addr netip.Addr) []netip.Addr {
 	return nil
 }
 
+func zero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // discard reads what is left of an answer, so that the other side can end it in peace, up to what
 // an answer to a notification may be.
-func discard(body io.ReadCloser) {
-	_, _ = io.Copy(io.Discard, io.LimitReader(body, mostAnswer))
-	_ = body.Close()
-}
+func discard(body io.Reader) { _, _ = io.Copy(io.Discard, io.LimitReader(body, mostAnswer)) }

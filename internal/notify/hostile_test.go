@@ -27,8 +27,8 @@ func upTo(stop string, then func(*line)) func(*line) {
 				then(l)
 				return
 			}
-			switch {
-			case command == "DATA":
+			switch command {
+			case "DATA":
 				l.say("354 go on")
 				if !l.hearMessage() {
 					return
@@ -38,7 +38,7 @@ func upTo(stop string, then func(*line)) func(*line) {
 					return
 				}
 				l.say("250 taken as 42")
-			case command == "QUIT":
+			case "QUIT":
 				l.say("221 bye")
 				return
 			default:
