@@ -70,6 +70,8 @@ func (e *Email) Send(ctx context.Context, n handoff.Notification) handoff.Outcom
 		s.drop()
 		return unknown(scrub(err, n))
 	}
+	// ErrSMTPDataClose is reported from the moment on that the library writes the final dot, and for
+	// nothing before; without a code behind it, nobody knows what became of the message.
 	code := refusal.ErrorCode()
 	if code == 0 {
 		// Any further command would end the message with a dot and so send half of it.
