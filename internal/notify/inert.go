@@ -190,7 +190,7 @@ func disarmWord(b *strings.Builder, w []rune) {
 				b.WriteString("[://]")
 			}
 			i += 2
-		case r == ':' && at(i+1) != ' ' && at(i+1) != '…' && schemeBefore.MatchString(string(w[:i])):
+		case r == ':' && at(i+1) != ' ' && at(i+1) != '…' && schemeBefore.MatchString(string(w[max(0, i-longestScheme):i])):
 			b.WriteString("[:]")
 		case (r == '/' || r == '\\') && at(i+1) == r: // //host, and \\host which Outlook opens
 			b.WriteString(string(r) + " ")
@@ -199,6 +199,10 @@ func disarmWord(b *strings.Builder, w []rune) {
 		}
 	}
 }
+
+// longestScheme is more than any of schemeBefore and the letter before it: looking back further for
+// each colon would take the square of a long word's time.
+const longestScheme = 20
 
 // schemeBefore are schemes that clients act on without two slashes.
 var schemeBefore = regexp.MustCompile(`(?i)(^|[^a-z0-9_])(about|bitcoin|blob|callto|data|facetime|facetime-audio|feed|file|ftp|geo|https?|im|intent|javascript|magnet|mailto|maps|market|news|sips?|skype|sms|smsto|spotify|steam|tel|vbscript|view-source|whatsapp|xmpp)$`)

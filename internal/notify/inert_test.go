@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -81,6 +82,19 @@ func TestALongTextIsCutBetweenGraphemes(t *testing.T) {
 	}
 	if got := Inert("a"+strings.Repeat("\u0301", 100_000), 10); utf8.RuneCountInString(got) > 10 {
 		t.Errorf("one letter carries %d marks", utf8.RuneCountInString(got)-1)
+	}
+}
+
+func TestALongWordTakesNoLongerThanItsLength(t *testing.T) {
+	t.Parallel()
+	for _, piece := range []string{":x", "a.", "//", "@a", "👩\u200d", "\u0301", "1.", "tel:", "\u200d", "。你", "\n", " "} {
+		begun := time.Now()
+		long := strings.Repeat(piece, 50_000)
+		Inert(long, 800)
+		MultiLine(long, 800, 20)
+		if took := time.Since(begun); took > 20*time.Second { // the square would be many minutes
+			t.Errorf("%q repeated takes %v", piece, took)
+		}
 	}
 }
 
