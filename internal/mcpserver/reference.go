@@ -13,6 +13,9 @@ var teamSource string
 //go:embed reference/pool.md
 var poolSource string
 
+//go:embed reference/desk.md
+var deskSource string
+
 // targetGrammar says how a target is written.
 //
 //go:embed reference/grammar.md
@@ -23,6 +26,7 @@ var targetGrammar string
 var (
 	teamReference = sync.OnceValue(func() string { return withParameters(teamSource, allTools) })
 	poolReference = sync.OnceValue(func() string { return withParameters(poolSource, allTools) })
+	deskReference = sync.OnceValue(func() string { return withParameters(deskSource, allTools) })
 )
 
 // withParameters puts a table in place of each line <!-- parameters: TOOL -->.

@@ -13,7 +13,7 @@ import (
 // The reference cannot go stale: what the table of tools has, it must have.
 
 // references are the pages of the toolsets.
-var references = map[string]func() string{"team": teamReference, "pool": poolReference}
+var references = map[string]func() string{"team": teamReference, "pool": poolReference, "desk": deskReference}
 
 // section is what stands under a heading of the reference of a toolset.
 func section(t *testing.T, set, heading string) string {
@@ -105,18 +105,24 @@ func TestTheExamplesOfTheReferenceAreAcceptedCalls(t *testing.T) {
 // elsewhere are codes that no tool of a toolset answers with: they belong to the protocol, to other
 // doors or to the operator.
 var elsewhere = map[string][]handoff.Code{
-	"team": append([]handoff.Code{
+	"team": slices.Concat([]handoff.Code{
 		handoff.CodePermissionDenied, handoff.CodeSessionRequired, handoff.CodeFeatureDisabled, handoff.CodeVerifierNotEligible,
 		handoff.CodeDependencyNotFound, handoff.CodeDependencyNotMet, handoff.CodeCursorExpired, handoff.CodeWorkspaceUnresolved,
-	}, noTool...),
-	"pool": append([]handoff.Code{handoff.CodeNotAParticipant, handoff.CodeInvalidIntentPayload}, noTool...),
+	}, atTheDesk, noTool),
+	"pool": slices.Concat([]handoff.Code{handoff.CodeNotAParticipant, handoff.CodeInvalidIntentPayload}, atTheDesk, noTool),
+	"desk": slices.Concat([]handoff.Code{
+		handoff.CodePermissionDenied, handoff.CodeSessionRequired, handoff.CodeVerifierNotEligible, handoff.CodeNotAParticipant, handoff.CodeInvalidIntentPayload,
+		handoff.CodeDependencyNotFound, handoff.CodeDependencyNotMet, handoff.CodeCursorExpired, handoff.CodeWorkspaceUnresolved,
+		handoff.CodeRecipientNotFound, handoff.CodeAlreadyClaimed, handoff.CodeNotEligibleToClaim,
+	}, noTool),
 }
 
-var noTool = []handoff.Code{
-	handoff.CodeParseError, handoff.CodeInvalidRequest, handoff.CodeMethodNotFound, handoff.CodeUnauthenticated,
+var atTheDesk = []handoff.Code{
 	handoff.CodeBusinessNotFound, handoff.CodeContinuationMalformed,
 	handoff.CodeContinuationSignature, handoff.CodeContinuationWrongScope, handoff.CodeContinuationExpired, handoff.CodeContinuationRedeemed,
 }
+
+var noTool = []handoff.Code{handoff.CodeParseError, handoff.CodeInvalidRequest, handoff.CodeMethodNotFound, handoff.CodeUnauthenticated}
 
 func TestEveryCodeIsExplainedOrBelongsElsewhere(t *testing.T) {
 	t.Parallel()

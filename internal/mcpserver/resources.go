@@ -22,6 +22,7 @@ import (
 const (
 	referenceURI = "handclasp://reference/tool-docs/team"
 	poolURI      = "handclasp://reference/tool-docs/pool"
+	deskURI      = "handclasp://reference/tool-docs/desk"
 	grammarURI   = "handclasp://reference/target-grammar"
 	handoffsURI  = "handclasp://handoffs/"
 	pageQuery    = "?after_sequence_no="
@@ -57,6 +58,8 @@ var pages = []page{
 		"Every tool of the team toolset with when to use it and when not, parameters, states, refusals and what to do next, and examples of real calls.", teamReference), teamReference},
 	{"pool", markdown(poolURI, "pool-tools", "The pool toolset in depth",
 		"Every tool of the pool toolset with when to use it and when not, parameters, states, who may see what, refusals and what to do next, and examples of real calls.", poolReference), poolReference},
+	{"desk", markdown(deskURI, "desk-tools", "The desk toolset in depth",
+		"Every tool of the desk toolset with when to use it and when not, parameters, what became of a notification and what to tell the user, refusals, and examples of real calls.", deskReference), deskReference},
 	{"pool", markdown(grammarURI, "target-grammar", "Who may claim: how a target is written",
 		"Every strategy and operator of the target of handoff_create, with examples and limits.", grammar), grammar},
 }
