@@ -101,6 +101,7 @@ func (d *doctor) examine() {
 		return
 	}
 	d.addresses()
+	d.mail()
 	d.clientFile()
 	if d.cfg.DatabaseURL == "" {
 		if !d.folder() || !d.owner() {
@@ -108,6 +109,25 @@ func (d *doctor) examine() {
 		}
 	}
 	d.database()
+}
+
+// mail connects to the mail server as for a notification, and sends nothing.
+func (d *doctor) mail() {
+	if !d.cfg.Mail.Configured() {
+		return
+	}
+	sender, err := mailSender(&d.cfg.Mail)
+	if err != nil {
+		d.note("mail", fault, "", "%v", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, 20*time.Second)
+	defer cancel()
+	if err := sender.Check(ctx); err != nil {
+		d.note("mail", fault, "mend the server, or --smtp-url and the password; then: handclasp notify test --email ADDRESS", "%v", err)
+		return
+	}
+	d.note("mail", fine, "", "the mail server takes our credentials")
 }
 
 func (d *doctor) database() {

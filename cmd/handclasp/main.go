@@ -31,6 +31,7 @@ type cli struct {
 	Delivery     deliveryCmd      `cmd:"" help:"What was sent to people."`
 	Continuation continuationCmd  `cmd:"" help:"Links by which the desk hands on."`
 	Key          keyCmd           `cmd:"" help:"The key that signs those links."`
+	Notify       notifyCmd        `cmd:"" help:"Try how notifications go out."`
 	Catalog      catalogCmd       `cmd:"" help:"The words that targets of open handoffs may name."`
 	Workspace    workspaceCmd     `cmd:"" help:"The projects that open handoffs belong to."`
 	Inbox        inboxCmd         `cmd:"" help:"List what waits for an agent, or open one thread."`
