@@ -145,7 +145,7 @@ Examples:
 func (c *keyRotateSigningCmd) Run(e *env) error {
 	return operate(e, &c.Where, func(o *operatorClient) error {
 		var out map[string]any
-		if err := o.post("/operator/signing-keys/rotate", map[string]bool{"at_once": c.AtOnce}, &out); err != nil {
+		if err := o.post("/operator/signers/rotate", map[string]bool{"at_once": c.AtOnce}, &out); err != nil {
 			return err
 		}
 		if c.JSON {

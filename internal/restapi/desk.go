@@ -74,7 +74,7 @@ func (o *operator) deskRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /operator/deliveries", o.listDeliveries)
 	mux.HandleFunc("POST /operator/deliveries/{id}/resend", o.resendDelivery)
 	mux.HandleFunc("POST /operator/continuations/{id}/revoke", o.revokeContinuation)
-	mux.HandleFunc("POST /operator/signing-keys/rotate", o.rotateSigningKey)
+	mux.HandleFunc("POST /operator/signers/rotate", o.rotateSigningKey)
 }
 
 func businessJSON(b *handoff.Business) Business {

@@ -244,6 +244,9 @@ func (a *actor) call(tool string, args map[string]any) reply {
 	if err := json.Unmarshal(result, &r); err != nil {
 		a.w.t.Fatal(err)
 	}
+	if r.IsError && len(r.StructuredContent) == 0 { // its output schema is closed
+		return r
+	}
 	dec := json.NewDecoder(strings.NewReader(string(r.StructuredContent)))
 	dec.UseNumber()
 	if err := dec.Decode(&r.fields); err != nil {

@@ -36,6 +36,12 @@ var parking = map[string]func(a *actor, o *offer) []map[string]any{
 		h := a.w.row(o.id)
 		return []map[string]any{a.at(o, "known_status", h.State.PoolStatus(), "timeout_seconds", 50)}
 	},
+	"get_handoff_status": func(_ *actor, o *offer) []map[string]any {
+		if o == nil {
+			return nil
+		}
+		return []map[string]any{{"handoff_id": o.id, "known_updated_at": "2036-11-30T12:00:00Z", "wait_seconds": 50}}
+	},
 	"event_wait": func(a *actor, o *offer) []map[string]any {
 		calls := []map[string]any{a.at(nil, "timeout_seconds", 50, "stream", "workspace"), a.at(nil, "timeout_seconds", 50, "stream", "agent")}
 		if o != nil {

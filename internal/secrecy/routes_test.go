@@ -25,8 +25,8 @@ var serving = []string{"internal/httpserver", "internal/owner", "internal/restap
 // stand for is found: in the literals around them, or here.
 var computed = map[string][]string{
 	"p":             nil, // of a list of literals
-	"path":          {"/mcp", "/mcp/team", "/mcp/pool"},
-	`path + "/{$}"`: {"/mcp/", "/mcp/team/", "/mcp/pool/"},
+	"path":          {"/mcp", "/mcp/team", "/mcp/pool", "/mcp/desk"},
+	`path + "/{$}"`: {"/mcp/", "/mcp/team/", "/mcp/pool/", "/mcp/desk/"},
 }
 
 var pattern = regexp.MustCompile(`^([A-Z]+ )?/[a-z0-9{$}_/]*$`)
@@ -95,7 +95,7 @@ func routes(t *testing.T) []string {
 		list = append(list, p)
 	}
 	slices.Sort(list)
-	if len(list) < 30 || muxes != 5 {
+	if len(list) < 30 || muxes != 6 {
 		t.Fatalf("%d routes of %d muxes, which are all to be called mux: %q", len(list), muxes, list)
 	}
 	return list
@@ -138,6 +138,19 @@ var posts = map[string]string{
 	"POST /operator/handoffs/{id}/cancel":        `{"reason":"r"}`,
 	"POST /operator/handoffs/{id}/erase":         `{}`,
 	"POST /invites/{jti}/redeem":                 `{"token":"t"}`,
+	"POST /operator/businesses":                  `{"slug":"shop"}`,
+	"POST /operator/businesses/import":           `{"businesses":[{"slug":"shop"}]}`,
+	"POST /operator/businesses/{slug}/edit":      `{"name":"n"}`,
+	"POST /operator/deliveries/{id}/resend":      `{}`,
+	"POST /operator/continuations/{id}/revoke":   `{}`,
+	"POST /operator/signers/rotate":              `{}`,
+	"POST /a2a/continue":                         ``,
+	"POST /a2a/continue/{token}":                 ``,
+	"OPTIONS /a2a/continue":                      ``,
+	"OPTIONS /a2a/continue/{token}":              ``,
+	"POST /api/v1/continuations/{id}/messages":   `{"body":"b"}`,
+	"POST /api/v1/continuations/{id}/complete":   `{"result_summary":"r"}`,
+	"POST /h/{token}":                            `act=take`,
 	"POST /login":                                `key=hc_live_x`,
 	"POST /logout":                               ``,
 }
@@ -146,7 +159,7 @@ var posts = map[string]string{
 var exempt = map[string]string{
 	"GET /operator/backup": "it is the database",
 	"GET /owner":           "its package knows nothing of the hub", "GET /owner/watch": "the same", "POST /owner/handover": "the same",
-	"/mcp": "every tool goes through it", "/mcp/team": "the same tools", "/mcp/pool": "the same tools",
+	"/mcp": "every tool goes through it", "/mcp/team": "the same tools", "/mcp/pool": "the same tools", "/mcp/desk": "the same tools", "/mcp/desk/": "the same tools",
 	"/mcp/": "the same tools", "/mcp/team/": "the same tools", "/mcp/pool/": "the same tools",
 }
 
@@ -157,7 +170,7 @@ func (w *world) paths(p string) []string {
 	list := []string{strings.ReplaceAll(p, "{$}", "")}
 	for _, name := range variable.FindAllString(p, -1) {
 		values := map[string][]string{
-			"{handle}": {"clem@acme", "pat@acme", "cora@acme", "dummy@acme"}, "{jti}": {"0192f3a4-0000-7000-8000-000000000000"}, "{name}": {"style.css", "app.css", "favicon.svg"},
+			"{handle}": {"clem@acme", "pat@acme", "cora@acme", "dummy@acme"}, "{jti}": {"0192f3a4-0000-7000-8000-000000000000"}, "{slug}": {"shop"}, "{token}": {"0192f3a4", "abcdefghijklmnopqrstuvwxyz234567"}, "{name}": {"style.css", "app.css", "favicon.svg"},
 		}[name]
 		if name == "{id}" || name == "{thread_id}" {
 			for _, o := range w.offers {

@@ -31,8 +31,9 @@ func thread(more ...any) func(a *actor, o *offer) []map[string]any {
 }
 
 var reading = toolCalls{
-	"handoff_get": plainly,
-	"view_thread": thread(),
+	"handoff_get":        plainly,
+	"view_thread":        thread(),
+	"get_handoff_status": func(_ *actor, o *offer) []map[string]any { return []map[string]any{{"handoff_id": o.id}} },
 }
 
 // acting in the order in which most is found out: what asks again for what was done comes first.
@@ -73,6 +74,7 @@ var acting = toolCalls{
 			a.at(o, "verdict", "fail", "claim_epoch", 1, "feedback", a.w.vault.Word(o.secret("feedback"))), a.at(o, "verdict", "pass", "feedback", "f"), a.at(o, "verdict", "pass"),
 		}
 	},
+	"reply_to_person": func(_ *actor, o *offer) []map[string]any { return []map[string]any{{"handoff_id": o.id, "body": "b"}} },
 	"handoff_reject":  with("reason", "r"),
 	"decline_handoff": thread("reason", "r"),
 	"handoff_cancel":  plainly,
@@ -107,8 +109,13 @@ var asking = map[string]func(a *actor) []map[string]any{
 	"handoff_to_teammate": func(a *actor) []map[string]any {
 		return []map[string]any{{"to": "nobody@acme", "intent": "inform", "summary": "s"}, {"to": "cora@acme", "intent": "propose_action", "summary": "s"}}
 	},
-	"block_teammate":   func(*actor) []map[string]any { return []map[string]any{{"handle": "nobody@acme"}} },
-	"unblock_teammate": func(*actor) []map[string]any { return []map[string]any{{"handle": "cora@acme"}} },
+	"find_business": func(*actor) []map[string]any { return []map[string]any{{}, {"query": "shop"}} },
+	"initiate_handoff": func(*actor) []map[string]any {
+		return []map[string]any{{"slug": "nobody", "mode": "human", "idempotency_key": "k", "reason": "r"}}
+	},
+	"redeem_continuation": func(*actor) []map[string]any { return []map[string]any{{"handshake_token": "a.b.c"}} },
+	"block_teammate":      func(*actor) []map[string]any { return []map[string]any{{"handle": "nobody@acme"}} },
+	"unblock_teammate":    func(*actor) []map[string]any { return []map[string]any{{"handle": "cora@acme"}} },
 }
 
 // tool is one that the hub lists, with the names of its parameters.
