@@ -92,8 +92,8 @@ type story struct {
 	// Of the desk: where the person's mail arrives, and the link in it.
 	mailbox *mailbox
 	link    string
-	step                int
-	err                 error // the first fault of writing
+	step    int
+	err     error // the first fault of writing
 }
 
 func (s *story) register(in hub.AgentInput) error {

@@ -25,13 +25,14 @@ func TestTheDemoTellsItsStoryAndLeavesNothingBehind(t *testing.T) {
 		"claim epoch 1", "invalid_transition", "drafted", "approved", "thread_terminal",
 		"1 handoff.created, 2 handoff.claimed, 3 draft.created, 4 draft.decided, 5 handoff.completed",
 		`payload {"budget":1.5,"pull_request":41}`, "handoff_already_claimed", "stale_claim_epoch",
+		"delivered_via email", "www[.]evil[.]example", "it is still OPEN", "CLAIMED by person:corner-shop", "200 Book the test ride", "409 this continuation was redeemed",
 		"1 handoff.created, 2 handoff.claimed, 3 handoff.verification_requested,\n   4 handoff.verification_failed,",
 	} {
 		if !strings.Contains(p.stdout.String(), part) {
 			t.Errorf("the story has no %q:\n%s", part, p.stdout.String())
 		}
 	}
-	if n := strings.Count(p.stdout.String(), "\n"); n > 66 {
+	if n := strings.Count(p.stdout.String(), "\n"); n > 98 {
 		t.Errorf("the story has %d lines", n)
 	}
 	for line := range strings.Lines(p.stdout.String()) {

@@ -104,6 +104,23 @@ func plainText(raw []byte) (string, error) {
 	return "Subject: " + subject + "\n\n" + strings.TrimSpace(strings.ReplaceAll(string(text), "\r\n", "\n")), err
 }
 
+// wrapped breaks lines at spaces that are wider than a terminal.
+func wrapped(text string, width int) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		for len(line) > width {
+			at := strings.LastIndexByte(line[:width], ' ')
+			if at <= 0 {
+				break
+			}
+			b.WriteString(line[:at] + "\n")
+			line = line[at+1:]
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
 var personLink = regexp.MustCompile(`http://[^\s]+/h/[a-z2-7]+`)
 
 // bringInAPerson shows how a customer reaches a human, and how the answer comes back.
@@ -135,8 +152,8 @@ func (s *story) bringInAPerson() error {
 	if s.link = personLink.FindString(text); s.link == "" {
 		return errors.New("the mail holds no link")
 	}
-	s.say("   → delivered_via %v. This is the mail that the person gets. What the customer wrote is quoted, and its link is dead:\n%s",
-		made["delivered_via"], indent(text))
+	s.say("   → delivered_via %v. This is the mail that the person gets. What the customer wrote is\n"+
+		"     quoted, and its link is dead:\n%s", made["delivered_via"], indent(wrapped(text, 94)))
 	again, err := s.call(bot, "initiate_handoff", map[string]any{"slug": "corner-shop", "mode": "human", "idempotency_key": "chat-7"})
 	if err != nil {
 		return err
@@ -185,7 +202,7 @@ func (s *story) theyAnswer() error {
 	if len(list) != 1 {
 		return fmt.Errorf("the assistant sees %d answers", len(list))
 	}
-	s.say("   → the assistant's get_handoff_status, which waited, returns %v by %v, with the answer as data:\n%s",
+	s.say("   → the assistant's get_handoff_status, which waited, returns %v by %v,\n     with the answer as data:\n%s",
 		got.status["status"], field(list[0].(map[string]any), "from"), indent(field(list[0].(map[string]any), "body")))
 	return nil
 }

@@ -1,14 +1,13 @@
 package auth
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base32"
 	"errors"
 	"strconv"
 	"strings"
 	"time"
-
-	"crypto/hmac"
-	"crypto/sha256"
 
 	"github.com/golang-jwt/jwt/v5"
 )

@@ -223,6 +223,9 @@ func TestNoTextOfAnotherActorEverStandsOutsideItsFence(t *testing.T) {
 					calls, ok = poolCanaryCalls[d.Name]
 				}
 				if !ok {
+					calls, ok = deskCanaryCalls[d.Name]
+				}
+				if !ok {
 					t.Fatalf("the tool %s has no entry in canaryCalls: a canary must prove that it fences", d.Name)
 				}
 				for _, r := range calls(n) {

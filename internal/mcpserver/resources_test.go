@@ -160,7 +160,7 @@ func TestAURIThatIsNotOursIsRefusedWithoutRepeatingIt(t *testing.T) {
 	const mark = "SECRET_MARK"
 	for _, uri := range []string{
 		"", "x", "file:///etc/passwd", "handclasp://handoffs", handoffs, handoffs + id + "/", handoffs + id + "/messages", handoffs + "../" + id, handoffs + id + "?x=1",
-		handoffs + id + "?after_sequence_no=", handoffs + id + "#a", "HANDCLASP://handoffs/" + id, "handclasp://reference/tool-docs/desk", referenceDoc + "?",
+		handoffs + id + "?after_sequence_no=", handoffs + id + "#a", "HANDCLASP://handoffs/" + id, "handclasp://reference/tool-docs/none", referenceDoc + "?",
 		handoffs + "{id}", handoffs + "%00", handoffs + strings.Repeat("%61", 40), `a"b\c` + "\n\t\u0007\u2028\U0001F600", strings.Repeat("y", 90) + mark, strings.Repeat(handoffs, 30_000) + mark,
 	} {
 		a := anna.ask("2025-11-25", "resources/read", `{"uri":`+rawJSON(t, uriText(uri))+`}`)

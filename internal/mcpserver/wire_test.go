@@ -218,6 +218,11 @@ func (r *reply) readFault() error {
 	if !r.isError {
 		return nil
 	}
+	if len(r.structured) == 0 { // the output schema is closed: the text has all
+		code, _, _ := strings.Cut(strings.TrimPrefix(r.text, "code: "), "\n")
+		r.fault.Code = code
+		return nil
+	}
 	var body struct{ Error json.RawMessage }
 	if err := json.Unmarshal(r.structured, &body); err != nil {
 		return err

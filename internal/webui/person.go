@@ -43,8 +43,12 @@ type personLine struct{ Label, Text string }
 func (b personBody) Lines() []personLine {
 	var list []personLine
 	for _, l := range []personLine{
-		{"Customer wrote", b.Desk.Reason}, {"Name", b.Contact.Name}, {"E-mail", b.Contact.Email}, {"Telephone", b.Contact.Phone},
-		{"Reservation", b.Desk.ReservationID}, {"Handed over by (unverified)", b.Desk.AgentLabel},
+		{"Customer wrote", b.Desk.Reason},
+		{"Name", b.Contact.Name},
+		{"E-mail", b.Contact.Email},
+		{"Telephone", b.Contact.Phone},
+		{"Reservation", b.Desk.ReservationID},
+		{"Handed over by (unverified)", b.Desk.AgentLabel},
 	} {
 		if l.Text != "" {
 			list = append(list, l)
