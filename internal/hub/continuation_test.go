@@ -20,7 +20,7 @@ func handOn(f *hubtest.Fixture, call hub.Call, key string) hub.Initiated {
 func TestAContinuationGivesItsHandoffToOneBearerOnce(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		shop(f)
+		f.Shop()
 		bot := f.Agent("bot@shop")
 		out := handOn(f, bot, "k")
 		c := out.Continuation
@@ -83,7 +83,7 @@ func TestAContinuationGivesItsHandoffToOneBearerOnce(t *testing.T) {
 func TestOnlyTheSameRedeemerGetsTheSameAnswerAgainForAMinute(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		shop(f)
+		f.Shop()
 		bot, next := f.Agent("bot@shop"), f.Agent("next@shop")
 		token := handOn(f, bot, "k").Continuation.Token
 		redeem := func(call hub.Call, key string) (hub.Redeemed, error) {
@@ -113,7 +113,7 @@ func TestOnlyTheSameRedeemerGetsTheSameAnswerAgainForAMinute(t *testing.T) {
 func TestAContinuationExpiresInItsExactSecond(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		shop(f)
+		f.Shop()
 		bot := f.Agent("bot@shop")
 		late, just := handOn(f, bot, "late").Continuation, handOn(f, bot, "just").Continuation
 		f.Clock.Advance(late.ExpiresAt.Sub(f.Clock.Now()) - 50*time.Microsecond)
@@ -137,7 +137,7 @@ func TestAContinuationExpiresInItsExactSecond(t *testing.T) {
 func TestATokenIsRefusedForTheFirstThingThatIsWrongWithIt(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		shop(f)
+		f.Shop()
 		bot := f.Agent("bot@shop")
 		out := handOn(f, bot, "k")
 		token := out.Continuation.Token
@@ -186,7 +186,7 @@ func TestATokenIsRefusedForTheFirstThingThatIsWrongWithIt(t *testing.T) {
 func TestSigningKeysRotateWithAnOverlap(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		shop(f)
+		f.Shop()
 		bot := f.Agent("bot@shop")
 		before := handOn(f, bot, "before").Continuation
 		_, err := f.Hub.RotateSigningKey(bg, hubtest.Operator(), false)
@@ -210,7 +210,7 @@ func TestSigningKeysRotateWithAnOverlap(t *testing.T) {
 func TestABearersSessionEndsWhenItIsNotUsedAndTheHandoffShowsAsStalled(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		shop(f)
+		f.Shop()
 		bot := f.Agent("bot@shop")
 		out := handOn(f, bot, "k")
 		got, err := f.Hub.RedeemContinuation(bg, hub.Call{}, hub.RedeemInput{Token: out.Continuation.Token})

@@ -14,14 +14,14 @@ import (
 func TestACustomerIsHandedToAPersonWhoAnswersAndCompletes(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		shop(f)
+		f.Shop()
 		bot, stranger := f.Agent("bot@shop"), f.Agent("eve@shop")
-		box := post(t, f, f.Hub, nil)
+		box := f.Post(f.Hub, nil)
 		out := initiate(f, bot, hub.InitiateInput{IdempotencyKey: "c-1", Reason: "wants a refund", ContactName: "Carl", ContactEmail: "carl@example.com", Urgency: "high"})
 		if out.Delivery == nil || out.Delivery.State != handoff.DeliverySent || out.Delivery.Channel != handoff.ChannelEmail || out.Replay {
 			t.Fatalf("%+v", out)
 		}
-		n := box.all()[0]
+		n := box.All()[0]
 		if n.To != "ann@shop.example" || n.Business != "The Shop" || n.Reason != "wants a refund" || n.ContactName != "Carl" || n.Urgency != handoff.UrgencyHigh || n.Attempt != 1 ||
 			!strings.HasPrefix(n.Link, "https://hub.example/h/") {
 			t.Errorf("the person gets %+v", n)
@@ -62,7 +62,7 @@ func TestACustomerIsHandedToAPersonWhoAnswersAndCompletes(t *testing.T) {
 		if replied.Delivery.State != handoff.DeliverySent || replied.MessageID == "" {
 			t.Errorf("the reply is %+v", replied)
 		}
-		if all := box.all(); len(all) != 2 || all[1].Kind != handoff.NotifyReply || all[1].Body != "His number is in the thread." || all[1].First != n.ID || all[1].Link != n.Link {
+		if all := box.All(); len(all) != 2 || all[1].Kind != handoff.NotifyReply || all[1].Body != "His number is in the thread." || all[1].First != n.ID || all[1].Link != n.Link {
 			t.Errorf("the person gets %+v", all[1:])
 		}
 		_, err = f.Hub.Reply(bg, stranger, hub.ReplyInput{HandoffID: out.HandoffID, Body: "x"})
@@ -84,7 +84,7 @@ func TestACustomerIsHandedToAPersonWhoAnswersAndCompletes(t *testing.T) {
 		if _, err := f.Hub.PersonView(bg, token); !hub.IsNoPage(err) {
 			t.Errorf("a month later: %v", err)
 		}
-	}, withMail)
+	}, hubtest.WithMail())
 }
 
 // Each reason why nobody is told, in the order in which the first wins.
@@ -92,7 +92,7 @@ func TestAHandoverThatReachesNobodySaysWhy(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
 		bot := f.Agent("bot@shop")
-		post(t, f, f.Hub, nil)
+		f.Post(f.Hub, nil)
 		for slug, test := range map[string]struct {
 			routing, reason string
 			channel         handoff.Channel
@@ -127,9 +127,9 @@ func TestAHandoverThatReachesNobodySaysWhy(t *testing.T) {
 		if got := strings.Join(reasons, ","); got != ",,spend_cap_reached" {
 			t.Errorf("the cap of two: %s", got)
 		}
-	}, withMail)
+	}, hubtest.WithMail())
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		shop(f)
+		f.Shop()
 		out := initiate(f, f.Agent("bot@shop"), hub.InitiateInput{IdempotencyKey: "k"})
 		if out.Delivery.Reason != "provider_not_configured" {
 			t.Errorf("without a mail server: %+v", out.Delivery)
@@ -140,9 +140,9 @@ func TestAHandoverThatReachesNobodySaysWhy(t *testing.T) {
 func TestAKeyOfTheDeskReturnsTheStoredHandoffWhateverComesWithIt(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		shop(f)
+		f.Shop()
 		bot, other := f.Agent("bot@shop"), f.Agent("ann@shop")
-		box := post(t, f, f.Hub, nil)
+		box := f.Post(f.Hub, nil)
 		first := initiate(f, bot, hub.InitiateInput{IdempotencyKey: "k", Reason: "one"})
 		for _, in := range []hub.InitiateInput{
 			{IdempotencyKey: "k", Reason: "one"}, {IdempotencyKey: "k", Mode: "agent", Purpose: "p"}, {IdempotencyKey: "k", Slug: "unknown"},
@@ -155,16 +155,16 @@ func TestAKeyOfTheDeskReturnsTheStoredHandoffWhateverComesWithIt(t *testing.T) {
 		if mine := initiate(f, other, hub.InitiateInput{IdempotencyKey: "k"}); mine.HandoffID == first.HandoffID || mine.Replay {
 			t.Error("a key belongs to its caller")
 		}
-		if n := len(box.all()); n != 2 {
+		if n := len(box.All()); n != 2 {
 			t.Errorf("%d notifications went out", n)
 		}
-	}, withMail)
+	}, hubtest.WithMail())
 }
 
 func TestWhatIsWrongWithAHandoverIsRefusedAndNothingIsStored(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
-		shop(f)
+		f.Shop()
 		bot := f.Agent("bot@shop")
 		before := hubtest.DumpOf(t, f.Config)
 		for field, in := range map[string]hub.InitiateInput{
@@ -186,5 +186,5 @@ func TestWhatIsWrongWithAHandoverIsRefusedAndNothingIsStored(t *testing.T) {
 		_, err := f.Hub.Initiate(bg, bot, hub.InitiateInput{Slug: "unknown", Mode: "human", IdempotencyKey: "k"})
 		hubtest.WantCode(t, err, handoff.CodeBusinessNotFound)
 		hubtest.WantSameRows(t, "after refusals", withoutSecrets(hubtest.DumpOf(t, f.Config)), withoutSecrets(before))
-	}, withMail)
+	}, hubtest.WithMail())
 }
