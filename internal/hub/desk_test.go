@@ -2,7 +2,10 @@ package hub_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -186,5 +189,138 @@ func TestWhatIsWrongWithAHandoverIsRefusedAndNothingIsStored(t *testing.T) {
 		_, err := f.Hub.Initiate(bg, bot, hub.InitiateInput{Slug: "unknown", Mode: "human", IdempotencyKey: "k"})
 		hubtest.WantCode(t, err, handoff.CodeBusinessNotFound)
 		hubtest.WantSameRows(t, "after refusals", withoutSecrets(hubtest.DumpOf(t, f.Config)), withoutSecrets(before))
+	}, hubtest.WithMail())
+}
+
+// What kept failing for a day is given up, and then it is said that nothing went out; what may have gone
+// out is never said not to.
+func TestWhatKeepsFailingIsGivenUpAfterADay(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		f.Shop()
+		bot := f.Agent("bot@shop")
+		outcome := func(n handoff.Notification) handoff.Outcome {
+			if n.Reason == "unknown" && n.Attempt == 2 {
+				return handoff.Outcome{Kind: handoff.OutcomeUnknown, Reason: "provider_no_answer"}
+			}
+			return handoff.Outcome{Kind: handoff.OutcomeFailed, Reason: "provider_451"}
+		}
+		f.Post(f.Hub, outcome)
+		failed := initiate(f, bot, hub.InitiateInput{IdempotencyKey: "failed", Reason: "failed"})
+		unknown := initiate(f, bot, hub.InitiateInput{IdempotencyKey: "unknown", Reason: "unknown"})
+		if failed.Delivery.State != handoff.DeliveryQueued || failed.Delivery.Attempts != 1 {
+			t.Fatalf("after its first attempt: %+v", failed.Delivery)
+		}
+		for hours := 0; hours < 26*6; hours++ {
+			f.Clock.Advance(10 * time.Minute)
+			list, err := f.Hub.TakeDeliveries(bg, 10)
+			noError(t, err)
+			for i := range list {
+				noError(t, f.Hub.ReportDelivery(bg, &list[i], outcome(list[i].Notification)))
+			}
+		}
+		for key, certain := range map[string]bool{"failed": true, "unknown": false} {
+			d := initiate(f, bot, hub.InitiateInput{IdempotencyKey: key}).Delivery
+			if reason, is := d.Refusal(); d.State != handoff.DeliveryDead || is != certain || reason != "provider_451" || d.Attempts < 20 {
+				t.Errorf("%s: %+v", key, d)
+			}
+		}
+		dead, err := f.Hub.Deliveries(bg, hubtest.Operator(), hub.DeliveryQuery{States: []string{"dead"}})
+		noError(t, err)
+		if len(dead) != 2 || !slices.Contains(eventsOf(f, failed.HandoffID), handoff.EventDeliveryDead) || !slices.Contains(eventsOf(f, unknown.HandoffID), handoff.EventDeliveryDead) {
+			t.Errorf("the operator sees %+v", dead)
+		}
+		news := inbox(f, bot, hub.InboxInput{})
+		if len(news.Items) != 2 || !slices.Contains(news.Items[0].News, handoff.EventDeliveryDead) {
+			t.Errorf("its creator's inbox: %+v", news.Items)
+		}
+		d, err := f.Hub.Resend(bg, hubtest.Operator(), dead[0].ID)
+		noError(t, err)
+		if d.State != handoff.DeliveryQueued {
+			t.Errorf("sent again: %+v", d)
+		}
+		_, err = f.Hub.Resend(bg, hubtest.Operator(), dead[0].ID)
+		hubtest.WantCode(t, err, handoff.CodeInvalidTransition)
+	}, hubtest.WithMail())
+}
+
+// A definite refusal gives back what it reserved.
+func TestARefusalReleasesWhatItReservedOfTheCap(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		business(f, hub.BusinessInput{Slug: "shop", Channel: ptr("email"), Email: ptr("a@b.example"), DailyMessages: ptr(2), Timezone: ptr("Pacific/Kiritimati")})
+		bot := f.Agent("bot@shop")
+		f.Post(f.Hub, func(n handoff.Notification) handoff.Outcome {
+			if n.Reason == "refuse" {
+				return handoff.Outcome{Kind: handoff.OutcomeRefused, Reason: "provider_550"}
+			}
+			return handoff.Outcome{Kind: handoff.OutcomeSent}
+		})
+		var got []string
+		for i, reason := range []string{"refuse", "refuse", "refuse", "send", "send", "send"} {
+			d := initiate(f, bot, hub.InitiateInput{IdempotencyKey: string(rune('a' + i)), Reason: reason}).Delivery
+			got = append(got, string(d.State)+" "+d.Reason)
+		}
+		if want := []string{"refused provider_550", "refused provider_550", "refused provider_550", "sent ", "sent ", "refused spend_cap_reached"}; !slices.Equal(got, want) {
+			t.Errorf("got %q", got)
+		}
+		f.Clock.Advance(24 * time.Hour) // another day there
+		if d := initiate(f, bot, hub.InitiateInput{IdempotencyKey: "next day"}).Delivery; d.State != handoff.DeliverySent {
+			t.Errorf("the next day: %+v", d)
+		}
+	}, hubtest.WithMail())
+}
+
+func TestManyAtOnceDoNotOvershootACap(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		business(f, hub.BusinessInput{Slug: "shop", Channel: ptr("email"), Email: ptr("a@b.example"), DailyMessages: ptr(7)})
+		box := f.Post(f.Hub, nil)
+		var wg sync.WaitGroup
+		for i := range 40 {
+			call := f.Agent(fmt.Sprintf("bot%d@shop", i))
+			wg.Go(func() {
+				if _, err := f.Hub.Initiate(bg, call, hub.InitiateInput{Slug: "shop", Mode: "human", IdempotencyKey: "k"}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := len(box.All()); n != 7 {
+			t.Errorf("%d mails went out", n)
+		}
+	}, hubtest.WithMail())
+}
+
+// What has ended is not told any more, and what a business is reached by is looked at when it goes out.
+func TestANotificationThatIsLateIsNotSent(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		f.Shop()
+		bot := f.Agent("bot@shop")
+		box := f.Post(f.Hub, func(handoff.Notification) handoff.Outcome {
+			return handoff.Outcome{Kind: handoff.OutcomeFailed, Reason: "provider_451"}
+		})
+		ended := initiate(f, bot, hub.InitiateInput{IdempotencyKey: "ended"})
+		moved := initiate(f, bot, hub.InitiateInput{IdempotencyKey: "moved"})
+		_, err := f.Hub.Cancel(bg, bot, hub.CancelInput{ThreadID: ended.HandoffID})
+		noError(t, err)
+		_, err = f.Hub.EditBusiness(bg, hubtest.Operator(), hub.BusinessInput{Slug: "shop", Channel: ptr("form"), FormURL: ptr("https://shop.example/")})
+		noError(t, err)
+		f.Clock.Advance(time.Hour)
+		list, err := f.Hub.TakeDeliveries(bg, 10)
+		noError(t, err)
+		for i := range list {
+			noError(t, f.Hub.ReportDelivery(bg, &list[i], handoff.Outcome{Kind: handoff.OutcomeRefused, Reason: list[i].Refused}))
+		}
+		for id, reason := range map[string]string{ended.HandoffID: "handoff_ended", moved.HandoffID: "form_routing_configured"} {
+			eventually(t, "it is refused", func() bool {
+				s := deskStatus(f, bot, id)
+				return s.Deliveries[0].State == handoff.DeliveryRefused && s.Deliveries[0].Reason == reason
+			})
+		}
+		if n := len(box.All()); n != 2 {
+			t.Errorf("%d attempts were made", n)
+		}
 	}, hubtest.WithMail())
 }
