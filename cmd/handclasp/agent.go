@@ -18,6 +18,7 @@ type agentCmd struct {
 	Enable  agentEnableCmd  `cmd:"" help:"Turn a disabled agent on again."`
 	Block   agentBlockCmd   `cmd:"" help:"Keep another agent from handing work to one."`
 	Unblock agentUnblockCmd `cmd:"" help:"Lift such a block."`
+	Notify  agentNotifyCmd  `cmd:"" help:"Tell an agent outside when its inbox has news."`
 	Key     agentKeyCmd     `cmd:"" help:"The keys of an agent."`
 }
 

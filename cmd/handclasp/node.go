@@ -76,7 +76,12 @@ func openNode(ctx context.Context, cfg *config.Serve, public string, log *slog.L
 
 // sendersOf are the ways out that are configured.
 func sendersOf(cfg *config.Serve) (notify.Set, error) {
-	senders := notify.Set{}
+	networks, err := cfg.AllowedNetworks()
+	if err != nil {
+		return nil, err
+	}
+	outside := notify.Outside{Allow: networks}
+	senders := notify.Set{handoff.ChannelWebhook: notify.NewWebhook(outside), handoff.ChannelSlack: notify.NewSlack(outside)}
 	if cfg.Mail.Configured() {
 		email, err := mailSender(&cfg.Mail)
 		if err != nil {
@@ -116,9 +121,7 @@ func (n *node) run(ctx context.Context) {
 	n.endBack = end
 	n.back.Go(func() { logged(n.log, "hub", n.hub.Run(back)) })
 	n.back.Go(func() { logged(n.log, "outbox", outbox.Run(back, n.hub, n.log)) })
-	if len(n.senders) > 0 {
-		n.back.Go(func() { logged(n.log, "outbox", outbox.Send(back, n.hub, n.senders, n.log, n.metrics)) })
-	}
+	n.back.Go(func() { logged(n.log, "outbox", outbox.Send(back, n.hub, n.senders, n.log, n.metrics)) })
 	n.back.Go(func() { trimMemory(back, n.metrics) })
 }
 

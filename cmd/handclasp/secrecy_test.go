@@ -22,6 +22,7 @@ import (
 // does not hold it. A command without an entry fails the test.
 var shownBy = map[string][]string{
 	"business add":        {"$n-shop --name n --channel email --email a@b.example"},
+	"agent notify":        {"spare@acme --off"},
 	"business list":       {""},
 	"business show":       {"anna-shop", "none"},
 	"business edit":       {"anna-shop --email b@b.example"},

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"encoding/hex"
 	"strings"
 )
@@ -43,6 +44,14 @@ func NewSessionSecret() (secret, hash string) {
 	_, _ = rand.Read(b) // never fails (crypto/rand)
 	secret = SessionPrefix + hex.EncodeToString(b)
 	return secret, HashKey(secret)
+}
+
+// NewWebhookSecret makes the secret by which webhooks are signed, in the form that verifying libraries
+// take (Standard Webhooks): whsec_ and 32 bytes in base64. Unlike a key it is kept, because it signs.
+func NewWebhookSecret() string {
+	b := make([]byte, 32)
+	_, _ = rand.Read(b) // never fails (crypto/rand)
+	return "whsec_" + base64.StdEncoding.EncodeToString(b)
 }
 
 // IsSecretOf reports whether secret is the one that hash was made of, in a time that says nothing

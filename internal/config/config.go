@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -27,6 +28,8 @@ type Serve struct {
 	AllowedHosts []string `name:"allowed-host" help:"A further Host header to answer; may be repeated." placeholder:"HOST"`
 
 	Mail `embed:""`
+
+	NotifyAllowNetwork []string `name:"notify-allow-network" help:"A network inside yours, such as 10.1.0.0/16, that webhooks of agents may lead to; may be repeated." placeholder:"CIDR"`
 
 	TrustMode string `name:"trust-mode" help:"open, or strict: agents need a session and its secret to claim, keep, deliver or judge open handoffs (default ${default})." enum:"open,strict" default:"open"`
 
@@ -87,7 +90,23 @@ func (s *Serve) Validate() error {
 	if err := s.Mail.Check(); err != nil {
 		return err
 	}
+	if _, err := s.AllowedNetworks(); err != nil {
+		return err
+	}
 	return s.Where.Check()
+}
+
+// AllowedNetworks are those inside ours that webhooks may lead to.
+func (s *Serve) AllowedNetworks() ([]netip.Prefix, error) {
+	var list []netip.Prefix
+	for _, text := range s.NotifyAllowNetwork {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("--notify-allow-network: %q came; a network is accepted, such as 10.1.0.0/16", text)
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
 }
 
 // HubURL checks the address of a hub that a flag names and gives it without a slash at its end.

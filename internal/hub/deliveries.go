@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -93,6 +92,9 @@ func (h *Hub) outgoing(tx *store.Tx, d *handoff.Delivery, secret []byte) (Outgoi
 	if err != nil {
 		return n, err
 	}
+	if row = row.At(tx.Now()); d.Kind == handoff.NotifyNews {
+		return n, h.news(tx, d, &row, &n)
+	}
 	desk, err := tx.Desk(d.HandoffID)
 	if err != nil {
 		return n, err
@@ -101,7 +103,7 @@ func (h *Hub) outgoing(tx *store.Tx, d *handoff.Delivery, secret []byte) (Outgoi
 	if err != nil {
 		return n, err
 	}
-	if row.At(tx.Now()).State.Terminal() {
+	if row.State.Terminal() {
 		n.Refused = reasonEnded
 		return n, nil
 	}
@@ -136,8 +138,11 @@ func (h *Hub) outgoing(tx *store.Tx, d *handoff.Delivery, secret []byte) (Outgoi
 	}
 	n.Link = h.cfg.PublicURL + "/h/" + n.Link
 	list, err := tx.DeliveriesOf(d.HandoffID)
-	if len(list) > 0 {
-		n.First = list[0].ID
+	for i := range list {
+		if list[i].Kind == handoff.NotifyHandoff {
+			n.First = list[i].ID
+			break
+		}
 	}
 	return n, err
 }
@@ -176,8 +181,11 @@ func (c *change) reported(was *handoff.Handoff, before handoff.Delivery, o hando
 		return err
 	}
 	whom := []string{row.Creator}
-	if event == handoff.EventDeliverySent {
-		whom = nil
+	switch {
+	case d.Kind == handoff.NotifyNews && event == handoff.EventDeliverySent:
+		return nil // it changes nothing of the handoff
+	case d.Kind == handoff.NotifyNews, event == handoff.EventDeliverySent:
+		whom = nil // nobody is told of that outside, which might fail again
 	}
 	row.UpdatedAt = c.Now()
 	if err := c.record(&row, event, handoff.System(), d.ID, 0, whom...); err != nil {
@@ -268,9 +276,13 @@ func (h *Hub) Resend(ctx context.Context, call Call, id string) (handoff.Deliver
 		if row = row.At(c.Now()); row.State.Terminal() {
 			return handoff.Refuse(handoff.CodeInvalidTransition, "its handoff has ended: it is "+row.Status(), "Nothing was sent.")
 		}
+		if err := d.Resend(c.Now()); err != nil {
+			return err
+		}
+		c.sends = true
 		slug, person := handoff.PersonSlug(d.Recipient)
-		if err := d.Resend(c.Now()); err != nil || !person {
-			return errors.Join(err, c.UpdateDelivery(&known, &d))
+		if !person {
+			return c.UpdateDelivery(&known, &d)
 		}
 		b, err := c.LockBusiness(slug)
 		if err != nil {
@@ -287,7 +299,6 @@ func (h *Hub) Resend(ctx context.Context, call Call, id string) (handoff.Deliver
 		if err != nil {
 			return err
 		}
-		c.sends = true
 		c.wake[wakeHandoff(d.HandoffID)] = true
 		return c.UpdateDelivery(&known, &d)
 	})

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"handclasp/internal/handoff"
@@ -67,6 +68,8 @@ func (h *Hub) deskStatus(tx *store.Tx, call Call, id string) (DeskStatus, error)
 	if out.Deliveries, err = tx.DeliveriesOf(id); err != nil {
 		return out, err
 	}
+	// What agents are told of their inboxes is their own business.
+	out.Deliveries = slices.DeleteFunc(out.Deliveries, func(d handoff.Delivery) bool { return d.Kind == handoff.NotifyNews })
 	for i := range out.Deliveries {
 		if at := out.Deliveries[i].UpdatedAt; at.After(out.UpdatedAt) {
 			out.UpdatedAt = at

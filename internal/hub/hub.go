@@ -71,6 +71,7 @@ type Hub struct {
 	// linkSecret makes the links of persons.
 	linkSecret func(context.Context) ([]byte, error)
 	sendable   chan struct{}
+	channels   channelCache
 	initiates  initiateRates
 }
 
@@ -216,6 +217,7 @@ func (h *Hub) wakeLocal(keys []string) {
 		if id, ok := strings.CutPrefix(k, credentialChanged); ok {
 			h.keys.forget(id)
 			h.agents.forget()
+			h.channels.forget()
 			h.waiters.recheck(id)
 			continue
 		}
@@ -344,6 +346,9 @@ func (c *change) tell(h *handoff.Handoff, event handoff.EventType, by handoff.Ac
 		}
 		told[id], c.wake[id], c.wake[wakeNews(id)] = true, true, true
 		if err := c.InsertNotice(id, h, h.EventSeq, sequenceNo, event, now); err != nil {
+			return err
+		}
+		if err := c.notifyOutside(id, h); err != nil {
 			return err
 		}
 	}

@@ -303,3 +303,6 @@ func wantOutcome(t *testing.T, o handoff.Outcome, kind handoff.OutcomeKind, reas
 		}
 	}
 }
+
+// testSecret is one in the form that the hub makes.
+const testSecret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="

@@ -3,7 +3,6 @@ package notify
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
@@ -37,14 +36,6 @@ const (
 	// leastSecret and mostSecret are the specification's bounds, in bytes.
 	leastSecret, mostSecret = 24, 64
 )
-
-// NewWebhookSecret returns a fresh secret in the form that verifying libraries take: whsec_ and 32
-// bytes in base64.
-func NewWebhookSecret() string {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // it never fails, see crypto/rand
-	return secretPrefix + base64.StdEncoding.EncodeToString(key)
-}
 
 // hook is the body of a webhook.
 type hook struct {

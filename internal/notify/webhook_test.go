@@ -23,7 +23,7 @@ import (
 
 func news(to string) handoff.Notification {
 	return handoff.Notification{
-		ID: "delivery-1", HandoffID: aHandoff, Kind: handoff.NotifyNews, Channel: handoff.ChannelWebhook, To: to, Secret: NewWebhookSecret(),
+		ID: "delivery-1", HandoffID: aHandoff, Kind: handoff.NotifyNews, Channel: handoff.ChannelWebhook, To: to, Secret: testSecret,
 		Event: handoff.EventCompleted, Status: "completed", Sender: "bob@team", Link: "https://hub.example/handoffs/1?a=1&b=2",
 		Reason: "prose", Body: "prose", ContactName: "prose", AgentLabel: "prose", Business: "prose",
 		CreatedAt: time.Date(2026, 3, 1, 12, 30, 0, 0, time.UTC),
@@ -89,7 +89,7 @@ func TestAWebhookIsSignedAndCarriesNoProse(t *testing.T) {
 func TestAWebhookWithoutAGoodSecretIsNotSent(t *testing.T) {
 	t.Parallel()
 	in := newInbox(t, nil)
-	for _, secret := range []string{"", "whsec_", "T0PS3CR3T", "whsec_T0PS3CR3T", "whsec_!!!", strings.TrimPrefix(NewWebhookSecret(), "whsec_")} {
+	for _, secret := range []string{"", "whsec_", "T0PS3CR3T", "whsec_T0PS3CR3T", "whsec_!!!", strings.TrimPrefix(testSecret, "whsec_")} {
 		n := news(in.URL)
 		n.Secret = secret
 		wantOutcome(t, NewWebhook(loopback()).Send(t.Context(), n), handoff.OutcomeRefused, handoff.ReasonNotConfigured)

@@ -40,6 +40,32 @@ type BlockChange struct {
 	Changed bool   `json:"changed"` // false when it was so before
 }
 
+// AgentNotify is where an agent is told of its own inbox.
+type AgentNotify struct {
+	Handle   string         `json:"handle"`
+	Channels []AgentChannel `json:"channels"`
+}
+
+// AgentChannel is one of them. The secret is shown when it is made and never again.
+type AgentChannel struct {
+	Channel string `json:"channel"`
+	Address string `json:"address"`
+	Secret  string `json:"secret,omitempty"`
+}
+
+func (o *operator) setNotify(w http.ResponseWriter, r *http.Request) {
+	var in hub.NotifyInput
+	if !o.decode(w, r, &in) {
+		return
+	}
+	n, err := o.hub.SetNotify(r.Context(), asOperator, r.PathValue("handle"), in)
+	out := AgentNotify{n.Handle, make([]AgentChannel, len(n.Channels))}
+	for i, c := range n.Channels {
+		out.Channels[i] = AgentChannel{string(c.Channel), c.Address, c.Secret}
+	}
+	o.answer(w, r, err, out)
+}
+
 func (o *operator) showAgent(w http.ResponseWriter, r *http.Request) {
 	a, err := o.hub.Agent(r.Context(), asOperator, r.PathValue("handle"))
 	o.answer(w, r, err, agentDetail(&a))

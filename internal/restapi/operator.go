@@ -29,6 +29,7 @@ func Operator(h *hub.Hub, log *slog.Logger) http.Handler {
 	mux.HandleFunc("POST /operator/agents/{handle}/edit", o.editAgent)
 	mux.HandleFunc("POST /operator/agents/{handle}/block", o.setBlock(true))
 	mux.HandleFunc("POST /operator/agents/{handle}/unblock", o.setBlock(false))
+	mux.HandleFunc("POST /operator/agents/{handle}/notify", o.setNotify)
 	mux.HandleFunc("POST /operator/agents/{handle}/disable", o.setDisabled(true))
 	mux.HandleFunc("POST /operator/agents/{handle}/enable", o.setDisabled(false))
 	mux.HandleFunc("GET /operator/agents/{handle}/keys", o.listKeys)

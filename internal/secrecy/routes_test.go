@@ -138,6 +138,7 @@ var posts = map[string]string{
 	"POST /operator/handoffs/{id}/cancel":        `{"reason":"r"}`,
 	"POST /operator/handoffs/{id}/erase":         `{}`,
 	"POST /invites/{jti}/redeem":                 `{"token":"t"}`,
+	"POST /operator/agents/{handle}/notify":      `{"off":true}`,
 	"POST /operator/businesses":                  `{"slug":"shop"}`,
 	"POST /operator/businesses/import":           `{"businesses":[{"slug":"shop"}]}`,
 	"POST /operator/businesses/{slug}/edit":      `{"name":"n"}`,

@@ -1,0 +1,51 @@
+package store
+
+import "handclasp/internal/handoff"
+
+// AgentChannel is where an agent wants to be told of its own inbox.
+type AgentChannel struct {
+	AgentID string
+	Channel handoff.Channel
+	// Address is an e-mail address or a URL.
+	Address string
+	// Secret signs webhooks; empty for the others.
+	Secret string
+}
+
+// SetAgentChannel stores one in place of the last of its kind.
+func (tx *Tx) SetAgentChannel(c *AgentChannel) error {
+	return tx.exec(`INSERT INTO agent_channels (agent_id, channel, address, secret, created_at) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (agent_id, channel) DO UPDATE SET address = excluded.address, secret = excluded.secret, created_at = excluded.created_at`,
+		c.AgentID, string(c.Channel), c.Address, c.Secret, micros(tx.Now()))
+}
+
+// RemoveAgentChannels removes all of an agent.
+func (tx *Tx) RemoveAgentChannels(agentID string) error {
+	return tx.exec(`DELETE FROM agent_channels WHERE agent_id = $1`, agentID)
+}
+
+// AgentChannels reads those of all agents, in the order of agents and channels.
+func (tx *Tx) AgentChannels() ([]AgentChannel, error) {
+	var list []AgentChannel
+	err := tx.each(`SELECT agent_id, channel, address, secret FROM agent_channels ORDER BY agent_id, channel`, nil, func(r rows) error {
+		var c AgentChannel
+		err := r.Scan(&c.AgentID, &c.Channel, &c.Address, &c.Secret)
+		list = append(list, c)
+		return err
+	})
+	return list, err
+}
+
+// AgentChannel reads one; [IsNoRows] when there is none.
+func (tx *Tx) AgentChannel(agentID string, channel handoff.Channel) (AgentChannel, error) {
+	c := AgentChannel{AgentID: agentID, Channel: channel}
+	err := tx.row(`SELECT address, secret FROM agent_channels WHERE agent_id = $1 AND channel = $2`, agentID, string(channel)).scan(&c.Address, &c.Secret)
+	return c, err
+}
+
+// NewsWaits reports whether a notification about a handoff waits already to go out to an agent.
+func (tx *Tx) NewsWaits(handoffID, agentID string, channel handoff.Channel) (bool, error) {
+	found, err := tx.ids(`SELECT id FROM deliveries WHERE handoff_id = $1 AND recipient_id = $2 AND channel = $3 AND kind = 'news' AND state = 'queued' AND attempts = 0 LIMIT 1`,
+		handoffID, agentID, string(channel))
+	return len(found) > 0, err
+}
