@@ -31,6 +31,7 @@ type job struct {
 	Key      string        `json:"key"`
 	Path     string        `json:"path"`
 	Body     string        `json:"body"`
+	Expect   string        `json:"expect"` // what an answer must hold; "thread_id" if empty
 	Callers  int           `json:"callers"`
 	Duration time.Duration `json:"duration"`
 }
@@ -47,7 +48,7 @@ type outcome struct {
 func main() {
 	seconds := flag.Float64("seconds", 4, "length of one measurement")
 	rounds := flag.Int("rounds", 3, "measurements of each kind; the median counts")
-	only := flag.String("only", "", "sqlite, postgres, claims, backlog, wake, mcp or resident: just that part")
+	only := flag.String("only", "", "sqlite, postgres, claims, backlog, wake, mcp, desk or resident: just that part")
 	child := flag.String("child", "", "internal: carry out one measurement")
 	serve := flag.String("serve", "", "internal: serve bare or noop")
 	flag.Parse()
@@ -64,6 +65,10 @@ func main() {
 		switch j.Kind {
 		case "backlog":
 			out, err = j.backlog()
+		case "due":
+			out, err = j.due()
+		case "redeem":
+			out, err = j.redeem()
 		case "wake-load":
 			out, err = j.wakeLoad()
 		case "park-load":
@@ -79,8 +84,8 @@ func main() {
 	}
 	b := &bench{duration: time.Duration(*seconds * float64(time.Second)), rounds: *rounds}
 	fmt.Printf("%s, %d cores, %s, %s\n", time.Now().UTC().Format(time.RFC3339), runtime.NumCPU(), runtime.GOOS+"/"+runtime.GOARCH, runtime.Version())
-	parts := map[string]func() error{"sqlite": b.sqlite, "postgres": b.postgres, "claims": b.claims, "backlog": b.backlog, "wake": b.wake, "mcp": b.mcp, "resident": b.resident}
-	for _, name := range []string{"sqlite", "postgres", "claims", "backlog", "wake", "mcp", "resident"} {
+	parts := map[string]func() error{"sqlite": b.sqlite, "postgres": b.postgres, "claims": b.claims, "backlog": b.backlog, "wake": b.wake, "mcp": b.mcp, "desk": b.desk, "resident": b.resident}
+	for _, name := range []string{"sqlite", "postgres", "claims", "backlog", "wake", "mcp", "desk", "resident"} {
 		if *only != "" && *only != name {
 			continue
 		}
@@ -151,8 +156,12 @@ func (j job) child(out any) error {
 
 func (j job) run() (outcome, error) {
 	switch j.Kind {
-	case "raw":
+	case "raw", "raw-desk":
 		return j.raw()
+	case "desk":
+		return j.desk()
+	case "mail":
+		return j.mail()
 	case "hub", "cycle":
 		return j.hub()
 	case "claim-next", "claim-ids":

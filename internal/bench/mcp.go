@@ -52,6 +52,10 @@ func callBody(tool string) string {
 var answer = json.RawMessage(`{"thread_id":"01a22c7b-8b8d-7653-b7ee-f901601a118f","status":"pending","recipient":"recipient@bench","created_at":"2026-11-30T12:00:00.000Z","inbox_url":"http://127.0.0.1:7433/inbox/01a22c7b-8b8d-7653-b7ee-f901601a118f"}`)
 
 func (j job) load() (outcome, error) {
+	expect := []byte(`"thread_id"`)
+	if j.Expect != "" {
+		expect = []byte(j.Expect)
+	}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: j.Callers, MaxConnsPerHost: j.Callers}}
 	return work(j.Callers, j.Duration, func(w, i int) error {
 		body := strings.Replace(j.Body, keyMark, fmt.Sprintf("%08x-key-%012x", w, i), 1)
@@ -70,7 +74,7 @@ func (j job) load() (outcome, error) {
 		if err := errors.Join(err, resp.Body.Close()); err != nil {
 			return err
 		}
-		if resp.StatusCode != http.StatusOK || !bytes.Contains(text, []byte(`"thread_id"`)) || bytes.Contains(text, []byte(`"isError":true`)) {
+		if resp.StatusCode != http.StatusOK || !bytes.Contains(text, expect) || bytes.Contains(text, []byte(`"isError":true`)) {
 			return fmt.Errorf("status %d: %.300s", resp.StatusCode, text)
 		}
 		return nil
@@ -94,6 +98,8 @@ func serveChild(kind string) error {
 		h, err = noop(dir)
 	case "wake":
 		h, err = wakeServer(dir)
+	case "sink":
+		return sink(dir)
 	}
 	if err != nil {
 		return err
@@ -220,8 +226,8 @@ func startChild(kind string) (*process, error) {
 	return start(cmd, cmd.StdoutPipe)
 }
 
-// startHub builds the program and serves on a fresh folder, with one sender and one recipient.
-func startHub() (*process, string, error) {
+// startHub builds the program and serves on a fresh folder, with one sender, one recipient and a shop.
+func startHub(flags ...string) (*process, string, error) {
 	dir, err := os.MkdirTemp("", "handclasp-bench-")
 	if err != nil {
 		return nil, "", err
@@ -233,6 +239,7 @@ func startHub() (*process, string, error) {
 	}
 	data := filepath.Join(dir, "data")
 	cmd := exec.CommandContext(context.Background(), bin, "serve", "--data", data, "--listen", "127.0.0.1:0", "--limit-calls-per-minute", "0")
+	cmd.Args = append(cmd.Args, flags...)
 	p, err := start(cmd, cmd.StderrPipe)
 	if err != nil {
 		return nil, "", err
@@ -253,6 +260,10 @@ func startHub() (*process, string, error) {
 			return nil, "", err
 		}
 		key = k.APIKey
+	}
+	if out, err := exec.CommandContext(context.Background(), bin, "business", "add", "shop", "--channel", "email", "--email", "ann@shop.example", "--data", data).CombinedOutput(); err != nil {
+		p.stop()
+		return nil, "", fmt.Errorf("%w\n%s", err, out)
 	}
 	return p, key, nil
 }

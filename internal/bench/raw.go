@@ -27,8 +27,9 @@ type template struct {
 	values  []any
 }
 
-// templates has the hub create one handoff and reads back every row that came of it.
-func templates(ctx context.Context, database string, p place) ([]template, error) {
+// templates has the hub make one handoff, of the desk or of the team, and reads back every row that came
+// of it.
+func templates(ctx context.Context, database string, p place, desk bool) ([]template, error) {
 	st, err := store.Open(ctx, p.cfg)
 	if err != nil {
 		return nil, err
@@ -38,7 +39,17 @@ func templates(ctx context.Context, database string, p place) ([]template, error
 	if err != nil {
 		return nil, err
 	}
-	c, err := h.Create(ctx, senders[0], create("key-template"))
+	id, tables := "", []string{"handoffs", "messages", "notices", "events", "idempotency"}
+	if desk {
+		tables = []string{"handoffs", "messages", "desk", "continuations", "events", "idempotency"}
+		if err = addShop(ctx, h); err == nil {
+			id, err = handOn(ctx, h, senders[0], "key-template")
+		}
+	} else {
+		var c hub.Created
+		c, err = h.Create(ctx, senders[0], create("key-template"))
+		id = c.ThreadID
+	}
 	if err := errors.Join(err, st.Close()); err != nil {
 		return nil, err
 	}
@@ -48,12 +59,12 @@ func templates(ctx context.Context, database string, p place) ([]template, error
 	}
 	defer func() { _ = db.Close() }()
 	var out []template
-	for _, t := range []string{"handoffs", "messages", "notices", "events", "idempotency"} {
+	for _, t := range tables {
 		key := "handoff_id"
 		if t == "handoffs" {
 			key = "id"
 		}
-		rows, err := db.QueryContext(ctx, "SELECT * FROM "+t+" WHERE "+key+" = '"+c.ThreadID+"'")
+		rows, err := db.QueryContext(ctx, "SELECT * FROM "+t+" WHERE "+key+" = '"+id+"'")
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +152,7 @@ func (j job) raw() (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	ts, err := templates(ctx, j.Database, p)
+	ts, err := templates(ctx, j.Database, p, j.Kind == "raw-desk")
 	if err != nil {
 		return outcome{}, err
 	}
