@@ -272,7 +272,7 @@ func (drop) Data(r io.Reader) error {
 func initiateBody(mode string) string {
 	b, _ := json.Marshal(map[string]any{
 		"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": "initiate_handoff", "arguments": map[string]any{
-			"slug": "shop", "mode": mode, "idempotency_key": keyMark, "purpose": summary, "reason": summary[:100],
+			"slug": "shop", "mode": mode, "idempotency_key": mode + " " + keyMark, "purpose": summary, "reason": summary[:100],
 		}},
 	})
 	return string(b)

@@ -284,7 +284,7 @@ func (h *Hub) Resend(ctx context.Context, call Call, id string) (handoff.Deliver
 		if !person {
 			return c.UpdateDelivery(&known, &d)
 		}
-		b, err := c.LockBusiness(slug)
+		b, err := c.counted(slug)
 		if err != nil {
 			return err
 		}

@@ -171,7 +171,7 @@ func (c *change) reply(was, row *handoff.Handoff, d *handoff.Desk, body string, 
 	if err != nil {
 		return err
 	}
-	b, err := c.LockBusiness(d.Slug)
+	b, err := c.counted(d.Slug)
 	if err != nil {
 		return err
 	}

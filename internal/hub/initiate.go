@@ -246,7 +246,7 @@ func checkChars(field, s string, most int, _ bool) error {
 // openDesk writes a new handoff of the desk with all that belongs to it. The delivery is nil in agent
 // mode.
 func (c *change) openDesk(n *newDesk) (*handoff.Delivery, error) {
-	b, err := c.LockBusiness(n.desk.Slug)
+	b, err := c.counted(n.desk.Slug)
 	if err != nil {
 		return nil, err
 	}
@@ -292,8 +292,18 @@ func openingLine(mode handoff.DeskMode, business string) string {
 	return "A customer would like to reach a person of " + business + "."
 }
 
+// counted reads a business, under its lock where what is sent to it is counted: without a cap many calls
+// for one business need not wait for each other.
+func (c *change) counted(slug string) (handoff.Business, error) {
+	b, err := c.Business(slug)
+	if err != nil || b.DailyMessages == 0 && b.DailyCost == 0 {
+		return b, err
+	}
+	return c.LockBusiness(slug)
+}
+
 // intend writes down that the person of a business is to be told of a handoff or of a message in its
-// thread, or why not. The caller holds the business's lock and writes the row.
+// thread, or why not. The caller has the business from [change.counted] and writes the row.
 func (c *change) intend(row *handoff.Handoff, b *handoff.Business, kind handoff.NotificationKind, sequenceNo int) (*handoff.Delivery, error) {
 	now := c.Now()
 	d := &handoff.Delivery{
@@ -326,6 +336,9 @@ func (c *change) reserve(d *handoff.Delivery, b *handoff.Business) error {
 		return nil
 	case !c.hub.cfg.Mail:
 		d.Reason = handoff.ReasonNotConfigured
+		return nil
+	}
+	if b.DailyMessages == 0 && b.DailyCost == 0 {
 		return nil
 	}
 	zone, err := time.LoadLocation(b.Timezone)
