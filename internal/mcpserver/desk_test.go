@@ -206,3 +206,72 @@ func TestARefusedHandoverSaysWhyInItsText(t *testing.T) {
 		t.Errorf("%d events were written", after-before)
 	}
 }
+
+// A whole conversation over the wire, then the same handoff at the other doors: what is foreign to its own
+// is absent there.
+func TestAConversationWithAPersonIsReadAtEveryDoor(t *testing.T) {
+	t.Parallel()
+	for _, kind := range hubtest.Kinds() {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			w := newWire(t, kind, hubtest.WithMail())
+			w.Shop()
+			box := w.Post(w.Hub, nil)
+			bot, eve := w.agent("bot@shop"), w.agent("eve@shop")
+			bot.path, eve.path = "/mcp", "/mcp"
+			made := bot.ok("initiate_handoff", map[string]any{"slug": "shop", "mode": "human", "idempotency_key": "k", "reason": "Wants a call", "contact_name": "Carl"})
+			id := made["handoff_id"]
+			known := bot.ok("get_handoff_status", map[string]any{"handoff_id": id})["updated_at"]
+			w.Clock.Advance(time.Second)
+			waiting := make(chan map[string]any)
+			go func() {
+				waiting <- bot.ok("get_handoff_status", map[string]any{"handoff_id": id, "known_updated_at": known, "wait_seconds": 30})
+			}()
+			if err := w.Hub.PersonDoes(t.Context(), hub.PersonInput{Token: box.Token(), Act: hub.PersonAnswers, Text: "I call him."}); err != nil {
+				t.Fatal(err)
+			}
+			status := <-waiting
+			messages, _ := status["messages"].([]any)
+			if status["status"] != "CLAIMED" || len(messages) != 1 {
+				t.Fatalf("the agent that waited sees %v", status)
+			}
+			first := messages[0].(map[string]any)
+			from := first["provenance"].(map[string]any)
+			if first["from"] != "person:shop" || from["origin"] != "person" || from["content_trust"] != "untrusted" || !strings.Contains(first["body"].(string), "I call him.") {
+				t.Errorf("the answer is %v", first)
+			}
+			replied := bot.ok("reply_to_person", map[string]any{"handoff_id": id, "body": "Thank you."})
+			if replied["delivered_via"] != "email" || len(box.All()) != 2 {
+				t.Errorf("the reply is %v", replied)
+			}
+			if err := w.Hub.PersonDoes(t.Context(), hub.PersonInput{Token: box.Token(), Act: hub.PersonCompletes, Text: "Called."}); err != nil {
+				t.Fatal(err)
+			}
+			thread := bot.ok("view_thread", map[string]any{"thread_id": id})
+			if thread["door"] != "desk" || thread["status"] != "completed" || len(thread["messages"].([]any)) != 3 || !strings.Contains(thread["result_summary"].(string), "Called.") {
+				t.Errorf("view_thread shows %v", thread)
+			}
+			got := bot.ok("handoff_get", map[string]any{"project_root": "/srv/shop", "agent_id": "bot@shop", "handoff_id": id})
+			for _, foreign := range []string{"workspace_id", "target", "visibility", "priority", "payload", "acceptance_criteria", "lease_expires_at", "verify_by"} {
+				if v, there := got[foreign]; there {
+					t.Errorf("handoff_get shows %s: %v", foreign, v)
+				}
+			}
+			if got["status"] != "COMPLETED" || got["claimed_by"] != "person:shop" {
+				t.Errorf("handoff_get shows %v", got)
+			}
+			for tool, args := range map[string]map[string]any{
+				"view_thread": {"thread_id": id}, "get_handoff_status": {"handoff_id": id}, "reply_to_person": {"handoff_id": id, "body": "b"},
+				"handoff_get": {"project_root": "/srv/shop", "agent_id": "eve@shop", "handoff_id": id},
+			} {
+				if r := eve.call(tool, args); r.fault.Code != "not_found" {
+					t.Errorf("%s shows it to a stranger: %s", tool, r.text)
+				}
+			}
+			inbox := bot.ok("check_inbox", map[string]any{"role": "sender", "status": []any{"completed"}})
+			if items := inbox["items"].([]any); len(items) != 1 || items[0].(map[string]any)["recipient"].(map[string]any)["handle"] != "person:shop" {
+				t.Errorf("its inbox: %v", inbox)
+			}
+		})
+	}
+}
