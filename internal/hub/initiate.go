@@ -318,10 +318,10 @@ func (c *change) intend(row *handoff.Handoff, b *handoff.Business, kind handoff.
 		if err := c.record(row, handoff.EventDeliveryRefused, handoff.System(), d.ID, 0); err != nil {
 			return nil, err
 		}
-	} else {
-		c.sends = true
+		return d, c.InsertDelivery(d)
 	}
-	return d, c.InsertDelivery(d)
+	c.sends = true
+	return d, first(func() error { return c.InsertDelivery(d) }, func() error { return sendEarly(c, d) })
 }
 
 // reserve decides over which channel a delivery goes out and counts it against the caps, or sets the

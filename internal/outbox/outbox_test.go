@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -15,8 +14,6 @@ import (
 	"handclasp/internal/outbox"
 	"handclasp/internal/store"
 )
-
-func TestMain(m *testing.M) { os.Exit(hubtest.Main(m)) }
 
 // runs lets an outbox drive a hub until the test ends.
 func runs(t *testing.T, h *hub.Hub) {
