@@ -24,12 +24,14 @@ var (
 	handoffsDesc = prometheus.NewDesc("handclasp_handoffs", "Handoffs by door and state as written down.", []string{"door", "state"}, nil)
 	oldestDesc   = prometheus.NewDesc("handclasp_oldest_unfetched_age_seconds", "Age of the oldest open handoff that its recipient has not been handed yet; 0 when there is none.", nil, nil)
 	lagDesc      = prometheus.NewDesc("handclasp_event_visibility_lag_seconds", "Age of the oldest event that readers cannot see yet, because an older transaction is still open.", nil, nil)
+	sendingDesc  = prometheus.NewDesc("handclasp_deliveries_pending", "Notifications that are to go out.", nil, nil)
+	faultyDesc   = prometheus.NewDesc("handclasp_deliveries_at_fault", "Notifications that were given up, or of which nobody knows whether they arrived.", nil, nil)
 	hiddenDesc   = prometheus.NewDesc("handclasp_events_unsettled", "Events that readers cannot see yet.", nil, nil)
 )
 
 // Describe names the series.
 func (c *databaseCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{handoffsDesc, oldestDesc, lagDesc, hiddenDesc} {
+	for _, d := range []*prometheus.Desc{handoffsDesc, oldestDesc, lagDesc, hiddenDesc, sendingDesc, faultyDesc} {
 		ch <- d
 	}
 }
@@ -52,6 +54,8 @@ func (c *databaseCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		return max(0, st.Now.Sub(t).Seconds())
 	}
+	ch <- prometheus.MustNewConstMetric(sendingDesc, prometheus.GaugeValue, float64(st.PendingDeliveries))
+	ch <- prometheus.MustNewConstMetric(faultyDesc, prometheus.GaugeValue, float64(st.FaultyDeliveries))
 	ch <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, age(st.OldestUnfetched))
 	ch <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, age(st.OldestUnsettled))
 	ch <- prometheus.MustNewConstMetric(hiddenDesc, prometheus.GaugeValue, float64(st.Unsettled))

@@ -327,7 +327,9 @@ type Stats struct {
 	// oldest of them; always none on SQLite.
 	Unsettled       int64
 	OldestUnsettled time.Time
-	Now             time.Time
+	// PendingDeliveries go on by themselves, FaultyDeliveries are dead or unconfirmed.
+	PendingDeliveries, FaultyDeliveries int64
+	Now                                 time.Time
 }
 
 // Stats counts what the metrics show.
@@ -350,6 +352,11 @@ func (tx *Tx) Stats() (Stats, error) {
 	}
 	if q := tx.d.lagQuery(); q != "" {
 		if err := tx.row(q).scan(&st.Unsettled, &unsettled); err != nil {
+			return st, err
+		}
+	}
+	for where, dest := range map[string]*int64{"state IN ('queued', 'sending')": &st.PendingDeliveries, "state IN ('unconfirmed', 'dead')": &st.FaultyDeliveries} {
+		if err := tx.row(`SELECT count(*) FROM deliveries WHERE ` + where).scan(dest); err != nil {
 			return st, err
 		}
 	}
