@@ -44,7 +44,7 @@ func (c *demoCmd) Run(e *env) error {
 	defer stop()
 	cfg := config.Embedded(config.Where{Data: filepath.Join(dir, "data")})
 	cfg.Listen = "127.0.0.1:0"
-	box, err := openMailbox()
+	box, err := openMailbox(ctx)
 	if err != nil {
 		return err
 	}

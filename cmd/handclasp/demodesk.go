@@ -34,8 +34,8 @@ type mailbox struct {
 }
 
 // openMailbox listens until it is closed.
-func openMailbox() (*mailbox, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func openMailbox(ctx context.Context) (*mailbox, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}

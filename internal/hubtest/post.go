@@ -64,11 +64,11 @@ func (f *Fixture) Post(h *hub.Hub, answer func(handoff.Notification) handoff.Out
 // WithMail lets the hub send e-mail.
 func WithMail() Option { return WithHub(func(c *hub.Config) { c.Mail = true }) }
 
-// Shop configures a business that is reached by e-mail.
+// Shop configures a business that is reached by e-mail, and whose messages are counted.
 func (f *Fixture) Shop() {
 	f.T.Helper()
-	name, channel, email := "The Shop", "email", "ann@shop.example"
-	if _, err := f.Hub.AddBusiness(context.Background(), Operator(), hub.BusinessInput{Slug: "shop", Name: &name, Channel: &channel, Email: &email}); err != nil {
+	name, channel, email, most := "The Shop", "email", "ann@shop.example", 100_000
+	if _, err := f.Hub.AddBusiness(context.Background(), Operator(), hub.BusinessInput{Slug: "shop", Name: &name, Channel: &channel, Email: &email, DailyMessages: &most}); err != nil {
 		f.T.Fatalf("add the business: %v", err)
 	}
 }
