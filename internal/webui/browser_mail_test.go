@@ -3,6 +3,7 @@ package webui
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -102,7 +103,7 @@ func (m *mailbox) read(t *testing.T, n int) letter {
 	parts := multipart.NewReader(msg.Body, params["boundary"])
 	for {
 		p, err := parts.NextRawPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
