@@ -67,6 +67,10 @@ conformance: ## the official MCP conformance suite; writes docs/conformance (nee
 clients: ## give the real Claude Code and Codex the configuration that we print (needs node)
 	scripts/clients
 
+.PHONY: postfix
+postfix: ## send mail through a real Postfix and read it as a person would (needs root; installs it)
+	scripts/postfix
+
 .PHONY: mutants
 mutants: ## build hubs with known faults and see that the tests catch each
 	scripts/mutants

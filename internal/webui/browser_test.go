@@ -37,7 +37,7 @@ func startChromium(t *testing.T) *chromium {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	options := append(chromedp.DefaultExecAllocatorOptions[:], // headless, no background networking
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(dir),
-		chromedp.Flag("host-resolver-rules", "MAP hub.example 127.0.0.1"))
+		chromedp.Flag("host-resolver-rules", "MAP hub.example 127.0.0.1, MAP evil.example ~NOTFOUND"))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -46,7 +47,7 @@ func (b personBody) Lines() []personLine {
 		{"Customer wrote", b.Desk.Reason},
 		{"Name", b.Contact.Name},
 		{"E-mail", b.Contact.Email},
-		{"Telephone", b.Contact.Phone},
+		{"Phone", b.Contact.Phone},
 		{"Reservation", b.Desk.ReservationID},
 		{"Handed over by (unverified)", b.Desk.AgentLabel},
 	} {
@@ -88,6 +89,15 @@ func (b personBody) State() string {
 		return "its time is over"
 	}
 	return string(b.Thread.Handoff.State)
+}
+
+// When tells a time by the clock of the business.
+func (b personBody) When(t time.Time) string {
+	zone, err := time.LoadLocation(b.Business.Timezone)
+	if err != nil {
+		zone = time.UTC // this machine knows no zones
+	}
+	return t.In(zone).Format("Mon 2 Jan 2006, 15:04 MST")
 }
 
 // Urgent reports whether the request stands out.

@@ -88,6 +88,20 @@ func TestAPersonTakesAnswersAndCompletes(t *testing.T) {
 	}
 }
 
+func TestAPersonReadsTimesByTheClockOfTheBusinessAndFindsNoWayToTheInbox(t *testing.T) {
+	t.Parallel()
+	f, _, _, path := handedOver(t, hub.InitiateInput{Reason: "Wants a call"})
+	zone := "Europe/Berlin"
+	if _, err := f.Hub.EditBusiness(t.Context(), hubtest.Operator(), hub.BusinessInput{Slug: "shop", Timezone: &zone}); err != nil {
+		t.Fatal(err)
+	}
+	b := newBrowser(t, f)
+	wantIn(t, b.page(path), ", 13:00 CET</time>")
+	for _, p := range []string{path, path + "a"} {
+		wantNotIn(t, b.get(p).Body.String(), `href="/inbox"`)
+	}
+}
+
 func TestAPersonDeclinesWithAReason(t *testing.T) {
 	t.Parallel()
 	f, bot, id, path := handedOver(t, hub.InitiateInput{})

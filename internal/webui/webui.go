@@ -115,11 +115,15 @@ type page struct {
 	// Viewer is the handle of who is signed in; empty when nobody is, or when it is not known.
 	Viewer string
 	Body   any
+	// Outside is the page of somebody who has a link and nothing else, so that no way leads to the
+	// inbox; show sets it.
+	Outside bool
 }
 
 // show renders the page as a whole before anything is sent, so that a fault in a template is a
 // proper 500 and never half a page.
 func (s *site) show(w http.ResponseWriter, r *http.Request, status int, t *template.Template, p page) {
+	p.Outside = strings.HasPrefix(r.URL.Path, "/h/")
 	var b bytes.Buffer
 	if err := t.Execute(&b, p); err != nil {
 		s.log.ErrorContext(r.Context(), "a page could not be rendered", "route", r.Pattern, "error", err)
