@@ -108,7 +108,7 @@ func (e *Email) message(n handoff.Notification) (msg *mail.Msg, id string, err e
 		return nil, "", errors.New("the delivery has no id")
 	}
 	reply := e.replyTo(n)
-	letter, err := Compose(n, reply != "")
+	letter, err := Compose(n, reply != "" && e.config.AnswersAreRead)
 	if err != nil {
 		return nil, "", err
 	}

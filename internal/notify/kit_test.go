@@ -213,7 +213,7 @@ func emailTo(t *testing.T, port int, adjust func(*EmailConfig)) *Email {
 	c := EmailConfig{
 		Host: "127.0.0.1", Port: port, Username: theUser, Password: thePassword, RootCAs: roots,
 		From:    netmail.Address{Name: "Handclasp Desk", Address: "desk@diner.example"},
-		ReplyTo: "reply+{token}@in.diner.example", Timeout: 20 * time.Second,
+		ReplyTo: "reply+{token}@in.diner.example", AnswersAreRead: true, Timeout: 20 * time.Second,
 	}
 	if adjust != nil {
 		adjust(&c)

@@ -46,6 +46,8 @@ type EmailConfig struct {
 	From mail.Address
 	// ReplyTo is an address such as reply+{token}@mail.example.com; empty where no mail comes back.
 	ReplyTo string
+	// AnswersAreRead says that the hub takes in what comes back to ReplyTo, so that a mail may ask for it.
+	AnswersAreRead bool
 	// HELO is how we introduce ourselves; empty is the domain of From.
 	HELO string
 	// Timeout bounds one attempt; 0 is a minute.
