@@ -75,13 +75,14 @@ func Compose(n handoff.Notification, answerable bool) (Letter, error) {
 		return Letter{}, fmt.Errorf("compose a notification: unknown kind %q", n.Kind)
 	}
 	if l.Link != "" {
-		l.Notes = append(l.Notes, "Opening the link changes nothing. What you do about it, you do with a button on that page.")
+		note := "Opening the link changes nothing. What you do about it, you do with a button on that page."
+		if !answerable {
+			note += " An answer to this e-mail is not read."
+		}
+		l.Notes = append(l.Notes, note)
 	}
-	switch {
-	case answerable:
+	if answerable {
 		l.Notes = append(l.Notes, "You can also answer this e-mail: what you write goes to whoever handed this over.")
-	case l.Link != "" && n.Kind != handoff.NotifyNews:
-		l.Notes = append(l.Notes, "Please answer there: an answer to this e-mail reaches nobody who waits for it.")
 	}
 	l.Notes = append(l.Notes, "What others wrote stands here as they wrote it, with addresses made harmless. Nobody has checked it.")
 	return l.render()
