@@ -202,7 +202,7 @@ func NotFound(noun, id string) *Error {
 	return &Error{
 		Code:    CodeNotFound,
 		Message: fmt.Sprintf("no %s %s that you may see", noun, Quote(id)),
-		Hint:    "Check the id; check_inbox lists the handoffs that concern you.",
+		Hint:    "Check the id: it must be as it came to you, and what it names must concern you.",
 	}
 }
 

@@ -18,6 +18,9 @@ func (h *Handoff) tools() tools {
 	if h.Door == DoorPool {
 		return tools{look: "handoff_get", take: "handoff_claim", decline: "handoff_reject", cancel: "handoff_cancel"}
 	}
+	if h.Door == DoorDesk {
+		return tools{look: "view_thread", take: "redeem_continuation", decline: "complete_handoff", cancel: "cancel_handoff"}
+	}
 	return tools{look: "view_thread", take: "accept_handoff", decline: "decline_handoff", cancel: "cancel_handoff"}
 }
 
@@ -178,8 +181,11 @@ func (h *Handoff) checkEpoch(epoch *int) error {
 // terminal words the refusal for a handoff that has ended.
 func (h *Handoff) terminal() *Error {
 	create := "handoff_to_teammate"
-	if h.Door == DoorPool {
+	switch h.Door {
+	case DoorPool:
 		create = "handoff_create"
+	case DoorDesk:
+		create = "initiate_handoff"
 	}
 	return Refuse(CodeThreadTerminal, "this handoff has ended: it is "+h.Status(),
 		"Nothing can change it any more. Start a new handoff with "+create+".").With("status", h.Status())
@@ -288,7 +294,10 @@ func (h *Handoff) Cancel(actor Actor, reason string, holderDisabled bool, now ti
 		return "", Invalid("reason", "nothing came; the operator gives a reason when cancelling")
 	case !actor.IsOperator() && h.State != Open && (h.State != Claimed || !holderDisabled):
 		hint := "Ask its holder with send_message to " + h.tools().decline + " it, or the operator, who can cancel it."
-		if h.Door == DoorPool {
+		switch h.Door {
+		case DoorDesk:
+			hint = "Tell its holder with reply_to_person or send_message, or ask the operator, who can cancel it."
+		case DoorPool:
 			hint = "Its holder can end it with handoff_reject, and the operator can cancel it; handoff_get with known_status waits for what comes."
 		}
 		return "", Refuse(CodeInvalidTransition, "another agent has taken this handoff: it can no longer be cancelled", hint)

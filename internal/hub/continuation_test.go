@@ -207,6 +207,24 @@ func TestSigningKeysRotateWithAnOverlap(t *testing.T) {
 	})
 }
 
+func TestAHandoffWhoseBearerLostItsSessionWithTheKeyShowsAsStalled(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		f.Shop()
+		bot := f.Agent("bot@shop")
+		out := handOn(f, bot, "k")
+		_, err := f.Hub.RedeemContinuation(bg, hub.Call{}, hub.RedeemInput{Token: out.Continuation.Token})
+		noError(t, err)
+		for _, atOnce := range []bool{false, true} {
+			_, err := f.Hub.RotateSigningKey(bg, hubtest.Operator(), atOnce)
+			noError(t, err)
+			if s := deskStatus(f, bot, out.HandoffID); s.Stalled != atOnce {
+				t.Errorf("at once %v: stalled is %v", atOnce, s.Stalled)
+			}
+		}
+	})
+}
+
 func TestABearersSessionEndsWhenItIsNotUsedAndTheHandoffShowsAsStalled(t *testing.T) {
 	t.Parallel()
 	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {

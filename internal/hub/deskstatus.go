@@ -94,7 +94,12 @@ func (h *Hub) deskStatus(tx *store.Tx, call Call, id string) (DeskStatus, error)
 		if err != nil {
 			return out, err
 		}
-		out.Stalled = row.Holder == link.RedeemerID && handoff.IsBearer(row.Holder) && sessionOver(&link, tx.Now())
+		secret, err := signer(tx)
+		if err != nil {
+			return out, err
+		}
+		over := sessionOver(&link, tx.Now()) || secret(link.KeyID) == nil
+		out.Stalled = row.Holder == link.RedeemerID && handoff.IsBearer(row.Holder) && over
 	}
 	return out, nil
 }

@@ -47,23 +47,24 @@ var deliveryOut = []param{
 var deskTools = []tool{
 	{
 		set: "desk", name: "initiate_handoff", title: "Bring in a person, or hand on by a signed link",
-		desc: "Hand your user over: in mode human to the person of a business, who is notified by e-mail or text and can answer; in mode agent to whichever agent gets continuation_url, which works once, for an hour. " +
-			"Use it when the user asks for a human or another agent is to go on; handoff_to_teammate is for an agent you know. " +
-			"What the person gets is composed by the hub; it cannot be taken back. Tell the user what the result says: delivered_via = told, delivered false = nobody was told (with form_url: give it to the user), status pending = not known yet. " +
-			"Then get_handoff_status waits for an answer and reply_to_person writes again. " +
-			"A used idempotency_key returns the stored handoff and sends nothing. " +
+		desc: "Hand your user over when they ask for a human, or when another agent is to go on. " +
+			"Mode human: the person of a business is told by e-mail or text message, and can answer. Mode agent: you get continuation_url, which gives the handoff to whoever redeems it first, within an hour. " +
+			"Tell the user what the result says: delivered_via = somebody was told; delivered false = nobody was (pass on form_url where it came); status pending = not known yet. " +
+			"Then get_handoff_status waits for the answer, and reply_to_person writes again. " +
+			"The hub words the notification. A mail cannot be recalled; cancel_handoff ends the request. " +
+			"A used idempotency_key returns the stored handoff as it stands and sends nothing, also when it has ended. " +
 			"Refused, nothing stored: business_not_found, invalid_params, rate_limited, feature_disabled.",
 		hints: hints{destructive: true, idempotent: true, openWorld: true},
 		parks: true,
 		params: []param{
 			str("slug", "The business; find_business lists them.").limit(1, 63).need(),
-			enum("mode", "human: a person is notified; agent: you get a link to pass on.", "human", "agent").need(),
-			str("idempotency_key", "Your own word for this handover, such as the conversation's id; it lives as long as the handoff.").limit(1, 255).need(),
-			str("reason", "Why the user wants a human; shown to the person as a quotation.").chars(0, 800),
+			enum("mode", "human: a person is told; agent: you get a link to pass on.", "human", "agent").need(),
+			str("idempotency_key", "Your own word for this handover, such as the conversation's id. A new request needs a new one.").limit(1, 255).need(),
+			str("reason", "Why the user wants a human, in a line or two; shown to the person as a quotation.").chars(0, 800),
 			str("message", "Deprecated alias of reason; not with it.").chars(1, 800),
-			str("purpose", "What the next agent is to go on with (mode agent).").limit(1, 8<<10),
-			enum("urgency", "high and emergency lead the notification; consent and caps hold all the same.", "low", "normal", "high", "emergency").fallback("normal"),
-			str("contact_name", "The user's name.").chars(0, 120).hide(),
+			str("purpose", "What the next agent is to go on with: give it in mode agent; mode human does not show it.").limit(1, 8<<10),
+			enum("urgency", "high and emergency stand out; consent and caps hold all the same.", "low", "normal", "high", "emergency").fallback("normal"),
+			str("contact_name", "The user's name. Ask the user before you pass contact details on.").chars(0, 120).hide(),
 			str("contact_email", "The user's e-mail address.").publish(originalEmail, "email").limit(0, 254).hide(),
 			str("contact_phone", "The user's telephone number.").chars(0, 40).hide(),
 			str("reservation_id", "Your reference; kept and shown.").chars(0, 256),
@@ -80,21 +81,21 @@ var deskTools = []tool{
 	},
 	{
 		set: "desk", name: "get_handoff_status", title: "See whether a person was reached and has answered",
-		desc: "Read how a handoff of yours made with initiate_handoff stands: what was sent, who holds it, and what the person wrote. " +
-			"With known_updated_at (the updated_at of the last answer) and wait_seconds it waits for the next change instead of polling. " +
+		desc: "Read how a handoff of initiate_handoff stands: what was sent, who holds it, what the person or the next agent wrote, how it ended. " +
+			"To wait for an answer pass known_updated_at (updated_at of the last result) with wait_seconds, instead of polling: it returns at the next change, or with timed_out true, and then call again. Without known_updated_at it returns at once. " +
 			"view_thread reads the whole conversation. Changes nothing. For its creator, its holder and the operator; anybody else: not_found.",
 		hints: hints{readOnly: true, idempotent: true},
 		parks: true,
 		params: []param{
 			str("handoff_id", "From initiate_handoff.").limit(1, 64).need(),
-			str("known_updated_at", "Wait for a change after this.").eg(`"2026-11-30T12:00:00.000Z"`),
+			str("known_updated_at", "Copied from updated_at: wait for a change after it.").eg(`"2026-11-30T12:00:00.000Z"`),
 			integer("wait_seconds", "Longest wait.", 0, 50).fallback(0),
 		},
 		output: []param{
 			str("handoff_id", "").need(), str("mode", "").need(), str("status", "OPEN, CLAIMED, COMPLETED, REJECTED, CANCELLED or EXPIRED.").need(),
-			list("deliveries", "", object("", "", str("channel", "").need(), str("state", "").need(), str("ticket_id", ""), str("reason", ""), str("updated_at", "").need()).open()).need(),
-			list("messages", "The latest of others.", messageOut).need(), str("result_summary", ""), str("ended_reason", ""),
-			boolean("stalled", "Whoever took it over has no access any more."), str("updated_at", "").need(), boolean("timed_out", ""), provenanceOut,
+			list("deliveries", "", object("", "", str("channel", "").need(), str("state", "queued, sending, sent, refused, unconfirmed (nobody knows) or dead (given up).").need(), str("ticket_id", ""), str("reason", ""), str("updated_at", "").need()).open()).need(),
+			list("messages", "The latest 20 that others wrote.", messageOut).need(), str("result_summary", ""), str("ended_reason", ""),
+			boolean("stalled", "Whoever took it over has no access any more."), str("updated_at", "").need(), boolean("timed_out", "Nothing changed."), provenanceOut,
 		},
 		run: handle(func(ctx context.Context, h *hub.Hub, call hub.Call, in statusArgs) (*result, error) {
 			known, err := parseTime("known_updated_at", in.Known)
@@ -111,15 +112,15 @@ var deskTools = []tool{
 	{
 		set: "desk", name: "reply_to_person", title: "Write to the person behind a handoff",
 		desc: "Send a message to the person of the business behind a human-mode handoff that you made: it stands in the thread and goes out by e-mail or text. " +
-			"send_message writes to the thread only. It cannot be taken back; a repeat without idempotency_key sends it again. " +
+			"send_message writes to the thread only. It cannot be taken back; a repeat without idempotency_key sends it again. Each counts against the business's daily cap. " +
 			"The result says whether it went out, as that of initiate_handoff does. " +
 			"Refused, nothing sent: not_found, invalid_transition (no person is behind it), not_owner, thread_terminal, content_too_large.",
 		hints: hints{openWorld: true},
 		parks: true,
 		params: []param{
 			str("handoff_id", "From initiate_handoff.").limit(1, 64).need(),
-			str("body", "What you want to say.").limit(1, 64<<10).need(),
-			key,
+			str("body", "Plain text, quoted to the person as yours; links are made dead.").limit(1, 64<<10).need(),
+			str("idempotency_key", "Your own word for this message: with it a repeat sends nothing twice.").limit(0, 255),
 		},
 		output: append([]param{str("handoff_id", "").need(), str("message_id", "").need(), boolean("idempotent_replay", "")}, deliveryOut...),
 		run: handle(func(ctx context.Context, h *hub.Hub, call hub.Call, in hub.ReplyInput) (*result, error) {
@@ -137,13 +138,15 @@ var deskTools = []tool{
 	},
 	{
 		set: "desk", name: "redeem_continuation", title: "Take over what a signed link hands on",
-		desc: "Take over a handoff by the continuation_url or handshake_token that another agent or a user gave you. It counts once: you become the holder and get what there is to know. " +
-			"Read on with view_thread, write with send_message, end with complete_handoff. The link is parsed, never opened. " +
+		desc: "Take over a handoff by the link that another agent or a user gave you: pass exactly one of continuation_url and handshake_token. " +
+			"It works once: you become the holder and get what there is to know. Never try a link that you made yourself: that uses it up, for you. " +
+			"Then view_thread reads on, send_message writes, complete_handoff ends it. The link is parsed, never opened. " +
 			"A repeat with the same idempotency_key within a minute returns the same. " +
-			"Refused, in this order: continuation_malformed, continuation_bad_signature, continuation_wrong_scope, not_found, continuation_already_redeemed, continuation_expired (also when it was revoked or its handoff has ended).",
+			"Refused, in this order: continuation_malformed, continuation_bad_signature, continuation_wrong_scope, not_found, continuation_already_redeemed, continuation_expired (also: revoked, or the handoff has ended).",
 		hints: hints{idempotent: true},
 		params: []param{
-			str("continuation_url", "As you got it.").limit(1, 8<<10).hide(), str("handshake_token", "Instead of the URL.").limit(1, 4<<10).hide(), key,
+			str("continuation_url", "As you got it.").limit(1, 8<<10).hide(), str("handshake_token", "The part behind the last / of the URL, instead of it.").limit(1, 4<<10).hide(),
+			str("idempotency_key", "Pass one: without it an answer that got lost cannot be had again.").limit(0, 255),
 		},
 		output: []param{
 			str("handoff_id", "").need(), str("business_slug", "").need(), str("purpose", ""), str("reservation_id", ""),
@@ -161,14 +164,14 @@ var deskTools = []tool{
 	},
 	{
 		set: "desk", name: "find_business", title: "Find the business to hand a user to",
-		desc: "List the businesses that initiate_handoff can hand a user to, by slug, with the channels that reach their person. " +
-			"Use it when you do not know the slug; list_teammates finds agents. Numbers and addresses are never shown. " +
-			"No channels: nobody would be told. Changes nothing; an odd query is invalid_params.",
+		desc: "List the businesses that initiate_handoff can hand a user to, by slug, with the channels they are configured for. " +
+			"Use it when you do not know the slug. Whether the person is really told only the result of initiate_handoff says; without channels nobody is. " +
+			"Numbers and addresses are never shown. Changes nothing. Refused: invalid_params.",
 		hints: hints{readOnly: true, idempotent: true},
 		params: []param{
 			str("query", "Part of a slug or a name, in any case. Default: all.").limit(0, 200),
 			integer("limit", "Items a page.", 1, hub.PageLimit).fallback(hub.DefaultPage),
-			str("cursor", "next_cursor of the last page."),
+			str("cursor", "next_cursor of the last page; leave it out for the first."),
 		},
 		output: []param{
 			list("businesses", "", object("", "", str("slug", "").need(), str("name", "").need(), list("channels", "", str("", "")).need(), str("timezone", "").need()).open()).need(),

@@ -26,7 +26,7 @@ var targetGrammar string
 var (
 	teamReference = sync.OnceValue(func() string { return withParameters(teamSource, allTools) })
 	poolReference = sync.OnceValue(func() string { return withParameters(poolSource, allTools) })
-	deskReference = sync.OnceValue(func() string { return withParameters(deskSource, allTools) })
+	deskReference = sync.OnceValue(func() string { return withParameters(deskSource, ofSet(allTools, "desk", true)) })
 )
 
 // withParameters puts a table in place of each line <!-- parameters: TOOL -->.

@@ -165,7 +165,9 @@ func TestReferenceAndPromptsUseNoUnknownName(t *testing.T) {
 	nothingUnknown(t, "the grammar", own.ReplaceAllString(targetGrammar, ""))
 	nothingUnknown(t, "hand_off", handOffSteps)
 	nothingUnknown(t, "review_inbox", reviewSteps)
-	nothingUnknown(t, "the instructions", instructions)
+	for _, set := range append(Toolsets(), "") {
+		nothingUnknown(t, "the instructions of "+set, instructions(set))
+	}
 	for i := range teamPrompts {
 		p := &teamPrompts[i]
 		nothingUnknown(t, p.name, p.desc)

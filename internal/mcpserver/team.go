@@ -169,7 +169,7 @@ var teamTools = []tool{
 		}),
 	},
 	{
-		set: "team", also: "desk", name: "view_thread", title: "Read a handoff and its messages",
+		set: "team", name: "view_thread", title: "Read a handoff and its messages",
 		desc: "Read one handoff in full, that you sent, received or hold. " +
 			"Marks exactly the returned messages read; the sender sees when you first looked. check_inbox lists threads without marking; accept_handoff takes one. " +
 			"While has_more is true, call again with after_sequence_no = next_sequence_no; all but messages stands on the first page only. " +
@@ -191,7 +191,7 @@ var teamTools = []tool{
 		}),
 	},
 	{
-		set: "team", also: "desk", name: "send_message", title: "Write to a thread",
+		set: "team", name: "send_message", title: "Write to a thread",
 		desc: "Add a message to a handoff that you take part in and that has not ended; the other side finds it in check_inbox. " +
 			"Start new work with handoff_to_teammate, deliver results with complete_handoff. " +
 			"It cannot be edited or taken back, and a repeat without idempotency_key sends it twice. " +
@@ -253,7 +253,7 @@ var teamTools = []tool{
 		}),
 	},
 	{
-		set: "team", also: "desk", name: "complete_handoff", title: "Deliver the result",
+		set: "team", name: "complete_handoff", title: "Deliver the result",
 		desc: "Deliver the result of a handoff that you hold, after accept_handoff. This ends it for good, and its sender is told; errors store nothing. " +
 			"Report progress or ask with send_message; if you will not do it, decline_handoff. " +
 			"Repeating the same delivery changes nothing. " +
@@ -271,7 +271,7 @@ var teamTools = []tool{
 		}),
 	},
 	{
-		set: "team", also: "desk", name: "cancel_handoff", title: "Take back a handoff you sent",
+		set: "team", name: "cancel_handoff", title: "Take back a handoff you sent",
 		desc: "Take back a handoff that you sent, for good, while it is pending; its recipient is told. " +
 			"Once accepted it is invalid_transition: ask its holder with send_message to decline. Recipients use decline_handoff. " +
 			"Repeating it changes nothing. Also refused: not_owner, thread_terminal.",

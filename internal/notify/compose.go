@@ -148,7 +148,7 @@ func lead(n handoff.Notification) string {
 	name := Inert(businessName(n), 0)
 	switch n.Kind {
 	case handoff.NotifyReply:
-		return urgency + ": there is a message for " + name + " in a handoff that you have."
+		return urgency + ": there is a message for " + name + " about a request that you were told of."
 	case handoff.NotifyNews:
 		return urgency + ": there is news of a handoff."
 	}

@@ -90,6 +90,9 @@ func (c *continuations) describe(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d := Description{Business: info.Business, Slug: info.Slug, State: info.State, ExpiresAt: stamp(info.ExpiresAt), Redeemed: info.Redeemed, HowTo: howTo}
+	if info.State != handoff.Open.PoolStatus() {
+		d.HowTo = "It cannot be redeemed any more. Ask whoever gave it to you for a new one."
+	}
 	if accepts(r, "application/json") {
 		d.Purpose = info.Purpose
 		answer(w, r, c.log, nil, d)

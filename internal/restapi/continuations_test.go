@@ -109,6 +109,10 @@ func TestOneOfManyRedeemersWinsAndPreviewsChangeNothing(t *testing.T) {
 		if w := d.ask(http.MethodPost, path, ""); w.Code != http.StatusConflict {
 			t.Errorf("without a key: %d", w.Code)
 		}
+		var said Description
+		if d.json(d.ask(http.MethodGet, path, "", "Accept", "application/json"), &said); !said.Redeemed || !strings.Contains(said.HowTo, "any more") {
+			t.Errorf("it is described as %+v", said)
+		}
 
 		bearer := []string{"Authorization", "Bearer " + got.SessionToken}
 		thread := strings.TrimPrefix(got.ThreadURL, "https://hub.example")

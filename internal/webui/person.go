@@ -105,17 +105,32 @@ func (b personBody) Urgent() bool {
 	return b.Desk.Urgency == handoff.UrgencyHigh || b.Desk.Urgency == handoff.UrgencyEmergency
 }
 
+// Erased reports whether the operator removed the texts.
+func (b personBody) Erased() bool { return !b.Thread.Handoff.ErasedAt.IsZero() }
+
 // MayAct reports whether the person can still do something.
 func (b personBody) MayAct() bool {
 	return b.Open() && (b.Thread.Handoff.State == handoff.Open || b.Taken())
 }
 
-var doneWords = map[string]string{
-	"take": "You have taken it. The assistant was told.", "answer": "Your answer was passed on.", "complete": "It is marked as done.", "decline": "It was declined.",
+// doneWords say what an act came to, where the handoff stands as it leaves it: addresses can be made up.
+func doneWords(did string, b *personBody) string {
+	state := b.Thread.Handoff.State
+	switch replies := b.Replies(); {
+	case did == string(hub.PersonTakes) && b.Taken():
+		return "You have taken it. The assistant was told."
+	case did == string(hub.PersonAnswers) && len(replies) > 0 && b.Mine(replies[len(replies)-1]):
+		return "Your answer was passed on."
+	case did == string(hub.PersonCompletes) && state == handoff.Completed:
+		return "It is marked as done."
+	case did == string(hub.PersonDeclines) && state == handoff.Rejected:
+		return "It was declined."
+	}
+	return ""
 }
 
 func (s *site) person(w http.ResponseWriter, r *http.Request) {
-	s.showPerson(w, r, http.StatusOK, personBody{Done: doneWords[r.URL.Query().Get("did")]})
+	s.showPerson(w, r, http.StatusOK, personBody{})
 }
 
 func (s *site) showPerson(w http.ResponseWriter, r *http.Request, status int, body personBody) {
@@ -126,6 +141,9 @@ func (s *site) showPerson(w http.ResponseWriter, r *http.Request, status int, bo
 		return
 	}
 	body.PersonPage, body.Token, body.Key = &p, token, uuid.NewString()
+	if body.Fault == "" {
+		body.Done = doneWords(r.URL.Query().Get("did"), &body)
+	}
 	s.show(w, r, status, personPage, page{Title: "A request for " + p.Business.Name, Body: body})
 }
 

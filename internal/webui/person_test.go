@@ -42,6 +42,9 @@ func TestAPersonReadsARequestAndNothingHappensUntilAButtonIsPressed(t *testing.T
 	f, bot, id, path := handedOver(t, hub.InitiateInput{Reason: "Wants to return a bike", ContactName: "Carl", ContactPhone: "030 901820", Urgency: "emergency", ReservationID: "R-7", AgentLabel: "shop-bot"})
 	b := newBrowser(t, f)
 	before := hubtest.DumpOf(t, f.Config)
+	for _, did := range []string{"take", "answer", "complete", "decline", "x"} { // what an address says did not happen
+		wantNotIn(t, b.page(path+"?did="+did), `class="said"`)
+	}
 	page := b.page(path)
 	wantIn(t, page, "The Shop", "Wants to return a bike", "Carl", "030 901820", "R-7", "unverified", "shop-bot", "emergency", "waits for you", "Send the answer", `action="`+path+`"`)
 	for _, method := range []string{http.MethodHead, http.MethodGet, http.MethodOptions, http.MethodPut} {
@@ -83,6 +86,13 @@ func TestAPersonTakesAnswersAndCompletes(t *testing.T) {
 	page := b.page(path)
 	wantIn(t, page, "has ended", "Called.")
 	wantNotIn(t, page, "<form method=\"post\" action=\"/h/")
+	wantIn(t, b.page(path+"?did=complete"), "It is marked as done")
+	if _, err := f.Hub.Erase(t.Context(), hubtest.Operator(), id); err != nil {
+		t.Fatal(err)
+	}
+	page = b.page(path)
+	wantIn(t, page, ">erased</dd>")
+	wantNotIn(t, page, "Wants a call", "I will call")
 	if w := b.post(path, url.Values{"act": {"answer"}, "text": {"x"}}); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "has ended meanwhile") {
 		t.Errorf("after the end: %d %s", w.Code, w.Body)
 	}
