@@ -5,6 +5,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { check } from "./check.mjs";
+import { desk } from "./desk.mjs";
 import { Hub } from "./hub.mjs";
 import { inspector } from "./inspector.mjs";
 import { modern } from "./modern.mjs";
@@ -58,6 +59,7 @@ try {
   await sessions(hub, strict);
   if (python) await inPython(hub, python, strict, "session.py");
   await hub.stop();
+  await desk(binary, work);
 } catch (e) {
   console.error(e.message);
   if (!e.message.startsWith("NOT ok")) console.error(e.stack);
