@@ -32,25 +32,26 @@ type connection struct {
 }
 
 // connect reaches the hub as the agent that the flags name: by its address; through the process
-// that owns the local data folder, which is this one when there is no other; or on the database.
-func connect(ctx context.Context, id *config.Identity, log *slog.Logger) (*connection, error) {
+// that owns the local data folder, which is this one when there is no other; or on the database. A process
+// that stays sends what is due meanwhile; one that is soon gone leaves it to others.
+func connect(ctx context.Context, id *config.Identity, stays bool, log *slog.Logger) (*connection, error) {
 	if err := id.Resolve(); err != nil {
 		return nil, usageError{err}
 	}
 	if id.URL != "" {
 		return connectURL(id, log), nil
 	}
-	return connectHere(ctx, &id.Where, id.As, log)
+	return connectHere(ctx, &id.Where, id.As, stays, log)
 }
 
 // connectHere reaches the hub of the local data folder or of the database, as an agent or, with
 // as empty, as the operator alone.
-func connectHere(ctx context.Context, where *config.Where, as string, log *slog.Logger) (*connection, error) {
+func connectHere(ctx context.Context, where *config.Where, as string, stays bool, log *slog.Logger) (*connection, error) {
 	open := connectFolder
 	if where.DatabaseURL != "" {
 		open = connectDatabase
 	}
-	c, err := open(ctx, where, as, log)
+	c, err := open(ctx, where, as, stays, log)
 	if err != nil || as == "" {
 		return c, err
 	}
@@ -88,12 +89,12 @@ func loopback(hostport string) bool {
 }
 
 // connectDatabase opens a hub on the database for this process alone; others may run beside it.
-func connectDatabase(ctx context.Context, where *config.Where, as string, log *slog.Logger) (*connection, error) {
+func connectDatabase(ctx context.Context, where *config.Where, as string, stays bool, log *slog.Logger) (*connection, error) {
 	n, err := openNode(ctx, config.Embedded(*where), "", log)
 	if err != nil {
 		return nil, err
 	}
-	n.run(ctx)
+	n.run(ctx, stays)
 	return &connection{
 		base: owner.Base, RoundTripper: withHeader{httpserver.ActAs, as, inProcess{n.socket()}}, where: "the database",
 		explain: func(err error) string { return "the database cannot be used: " + reason(err) },
@@ -102,12 +103,12 @@ func connectDatabase(ctx context.Context, where *config.Where, as string, log *s
 }
 
 // connectFolder goes through the owner of the data folder, and sees to it that there is one.
-func connectFolder(ctx context.Context, where *config.Where, as string, log *slog.Logger) (*connection, error) {
+func connectFolder(ctx context.Context, where *config.Where, as string, stays bool, log *slog.Logger) (*connection, error) {
 	if err := hubIn(where.Data); err != nil {
 		return nil, err
 	}
 	warnOfFolder(where.Data, log)
-	keeper := &keeper{cfg: config.Embedded(*where), log: log, patience: dialTimeout}
+	keeper := &keeper{cfg: config.Embedded(*where), log: log, stays: stays, patience: dialTimeout}
 	keepCtx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { owner.Keep(keepCtx, where.Data, keeper.run, keeper.failed) })
@@ -178,6 +179,8 @@ func (c *connection) probe(ctx context.Context) (*http.Response, error) {
 type keeper struct {
 	cfg *config.Serve
 	log *slog.Logger
+	// stays: this process does not end by itself.
+	stays bool
 	// patience is how long an owner may take to answer that is starting, ending or handing over.
 	patience time.Duration
 
@@ -202,7 +205,7 @@ func (k *keeper) run(ctx context.Context, own *owner.Owner) (err error) {
 	if err := own.Serve(owner.Info{Kind: owner.MCP, Version: version()}, n.socket(), cutAfter, k.log); err != nil {
 		return err
 	}
-	n.run(ctx)
+	n.run(ctx, k.stays)
 	k.failed(nil)
 	k.log.Info("this process owns the data folder", "data", k.cfg.Data)
 	select {

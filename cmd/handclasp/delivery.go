@@ -66,11 +66,14 @@ type deliveryResendCmd struct {
 	config.Where `embed:""`
 	output       `embed:""`
 	DeliveryID   string `arg:"" name:"delivery-id" help:"As delivery list shows it."`
+	Again        bool   `help:"Send another like one that was sent: it did not arrive, or its link was revoked."`
 }
 
 // Help is printed by --help.
 func (*deliveryResendCmd) Help() string {
-	return `For one that was refused, is unconfirmed or dead, while its handoff has not ended. It goes out as the business is configured now, with the id that it had, so that a mail which did arrive is recognised. Consent, opt-outs and caps hold all the same.
+	return `For one that was refused, is unconfirmed or dead, while its handoff has not ended; one that waits for its next attempt is tried now. It goes out as the business is configured now, with the id that it had, so that a mail which did arrive is recognised. Consent, opt-outs and caps hold all the same.
+
+One that was sent is sent again with --again only: as another mail, with the link as it is now.
 
 Example:
 
@@ -80,7 +83,7 @@ Example:
 func (c *deliveryResendCmd) Run(e *env) error {
 	return operate(e, &c.Where, func(o *operatorClient) error {
 		var out restapi.Delivery
-		if err := o.post("/operator/deliveries/"+escape(c.DeliveryID)+"/resend", nil, &out); err != nil {
+		if err := o.post("/operator/deliveries/"+escape(c.DeliveryID)+"/resend", restapi.Resend{Again: c.Again}, &out); err != nil {
 			return err
 		}
 		if c.JSON {

@@ -45,7 +45,7 @@ func (c *mcpCmd) Run(e *env) error {
 		return usageError{err}
 	}
 	log := telemetry.NewLogger(e.stderr, "text", level)
-	conn, err := connect(e.ctx, &c.Identity, log)
+	conn, err := connect(e.ctx, &c.Identity, true, log)
 	if e.ctx.Err() != nil && conn == nil { // a signal came first
 		return nil
 	}

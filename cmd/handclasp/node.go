@@ -52,13 +52,22 @@ func openNode(ctx context.Context, cfg *config.Serve, public string, log *slog.L
 	if err != nil {
 		return nil, err
 	}
+	served := hub.Served{PublicURL: public, Mail: cfg.Mail.Configured()}
+	if public != "" {
+		err = hub.TellServed(ctx, st, served)
+	} else {
+		served, err = hub.ReadServed(ctx, st)
+	}
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
 	limits := handoff.DefaultLimits()
 	limits.Payload = cfg.LimitPayloadBytes
 	h := hub.New(hub.Config{
-		Store: st, Log: log, Metrics: metrics, PublicURL: public, Limits: limits,
+		Store: st, Log: log, Metrics: metrics, PublicURL: served.PublicURL, Limits: limits,
 		CallsPerMinute: cfg.LimitCallsPerMinute, ParkedCalls: cfg.LimitParkedCalls,
 		NoProposedActions: !cfg.FeatureProposedActions, NoTrace: !cfg.FeatureTrace, NoVerification: !cfg.FeatureVerification, NoDAG: !cfg.FeatureDAG,
-		StrictTrust: cfg.TrustMode == "strict", Mail: cfg.Mail.Configured(),
+		StrictTrust: cfg.TrustMode == "strict", Mail: cfg.Mail.Configured(), MailElsewhere: served.Mail,
 	})
 	n := &node{senders: senders, cfg: cfg, log: log, store: st, hub: h, metrics: metrics, endBack: func() {}}
 	n.doors = httpserver.Config{
@@ -114,14 +123,16 @@ func mailSender(m *config.Mail) (*notify.Email, error) {
 	return sender, nil
 }
 
-// run starts what works beside the calls. It outlives them: what calls in flight commit must
-// still be told.
-func (n *node) run(ctx context.Context) {
+// run starts what works beside the calls, and sends what is due if so told. It outlives the calls: what
+// those in flight commit must still be told.
+func (n *node) run(ctx context.Context, sends bool) {
 	back, end := context.WithCancel(context.WithoutCancel(ctx))
 	n.endBack = end
 	n.back.Go(func() { logged(n.log, "hub", n.hub.Run(back)) })
 	n.back.Go(func() { logged(n.log, "outbox", outbox.Run(back, n.hub, n.log)) })
-	n.back.Go(func() { logged(n.log, "outbox", outbox.Send(back, n.hub, n.senders, n.log, n.metrics)) })
+	if sends {
+		n.back.Go(func() { logged(n.log, "outbox", outbox.Send(back, n.hub, n.senders, n.log, n.metrics)) })
+	}
 	n.back.Go(func() { trimMemory(back, n.metrics) })
 }
 

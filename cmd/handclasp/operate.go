@@ -71,7 +71,7 @@ func operateAtLength(e *env, where *config.Where, f func(*operatorClient) error)
 	if err := where.Check(); err != nil {
 		return usageError{err}
 	}
-	conn, err := connectHere(e.ctx, where, "", telemetry.NewLogger(e.stderr, "text", slog.LevelError))
+	conn, err := connectHere(e.ctx, where, "", false, telemetry.NewLogger(e.stderr, "text", slog.LevelError))
 	if err != nil {
 		return err
 	}

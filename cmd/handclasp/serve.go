@@ -76,7 +76,7 @@ func serve(ctx context.Context, cfg *config.Serve, log *slog.Logger, ready func(
 		return err
 	}
 	defer func() { err = errors.Join(err, n.close()) }()
-	n.run(ctx)
+	n.run(ctx, true)
 	if own != nil {
 		if err := own.Guard(databaseFile(cfg.Data)); err != nil {
 			return err

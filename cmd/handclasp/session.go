@@ -15,7 +15,7 @@ import (
 
 // asAgent gives f a session of the team toolset as the agent that the flags name.
 func asAgent(e *env, id *config.Identity, f func(*session) error) error {
-	conn, err := connect(e.ctx, id, telemetry.NewLogger(e.stderr, "text", slog.LevelError))
+	conn, err := connect(e.ctx, id, false, telemetry.NewLogger(e.stderr, "text", slog.LevelError))
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (c *tailCmd) open(e *env) (logSource, error) {
 	log := telemetry.NewLogger(e.stderr, "text", slog.LevelError)
 	if c.URL != "" || c.KeyFile != "" {
 		id := &config.Identity{Where: c.Where, As: c.As, URL: c.URL, KeyFile: c.KeyFile}
-		conn, err := connect(e.ctx, id, log)
+		conn, err := connect(e.ctx, id, true, log)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func (c *tailCmd) open(e *env) (logSource, error) {
 	if err := c.Where.Check(); err != nil {
 		return nil, usageError{err}
 	}
-	conn, err := connectHere(e.ctx, &c.Where, c.As, log)
+	conn, err := connectHere(e.ctx, &c.Where, c.As, true, log)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 // Mail says by which server notifications go out as e-mail. Without an address there is no e-mail.
 type Mail struct {
 	SMTPURL          string `name:"smtp-url" help:"Mail server for notifications: smtp://user@mail.example.com:587 with STARTTLS, smtps://… with TLS from the start." placeholder:"URL"`
-	SMTPPasswordFile string `name:"smtp-password-file" help:"File that holds the password of the mail server, if the address does not." type:"path" placeholder:"FILE"`
+	SMTPPasswordFile string `name:"smtp-password-file" help:"File with one line, the password for the mail server; addresses hold none." type:"path" placeholder:"FILE"`
 	MailFrom         string `name:"mail-from" help:"Who notifications are from, such as \"Handclasp <hub@example.com>\"." placeholder:"ADDRESS"`
 	MailReplyTo      string `name:"mail-reply-to" help:"Where answers to a notification go, with {token}: reply+{token}@example.com." placeholder:"ADDRESS"`
 }

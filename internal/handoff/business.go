@@ -135,7 +135,7 @@ func CheckEmail(field, s string, maxBytes int) error {
 // CheckFormURL refuses what is not the address of a web form.
 func CheckFormURL(field, s string) error {
 	u, err := url.Parse(s)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || len(s) > 2048 || strings.ContainsAny(s, " \"<>\\") {
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || len(s) > 2048 || strings.ContainsAny(s, " \"<>\\") || !isPrintable(s) {
 		return Invalid(field, Quote(s)+" came; an http or https address is accepted, such as https://shop.example.com/contact")
 	}
 	return nil

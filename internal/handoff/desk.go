@@ -127,7 +127,7 @@ func (d *Delivery) Report(o Outcome, jitter float64, now time.Time) EventType {
 			return EventDeliveryUnconfirmed
 		}
 	}
-	pause := max(d.pause(jitter), o.RetryAfter)
+	pause := max(d.pause(jitter), min(o.RetryAfter, longPause))
 	if !now.Add(pause).Before(d.CreatedAt.Add(GiveUpAfter)) {
 		d.State = DeliveryDead
 		return EventDeliveryDead
@@ -145,15 +145,21 @@ func (d *Delivery) pause(jitter float64) time.Duration {
 	return time.Duration(float64(pause) * (0.75 + jitter/2))
 }
 
-// Resend queues a delivery anew by the operator's hand.
-func (d *Delivery) Resend(now time.Time) error {
-	switch d.State {
-	case DeliveryQueued, DeliverySending:
-		return Refuse(CodeInvalidTransition, "this delivery is "+string(d.State)+": it is on its way", "Nothing was changed. handclasp delivery list shows what becomes of it.")
-	case DeliverySent:
-		return Refuse(CodeInvalidTransition, "this delivery was sent", "Nothing was changed.")
+// Resend queues a delivery anew by the operator's hand; one that waits for its next attempt is due now. Of
+// one that was sent it makes another with the id anew, where the operator says so: with its own id the
+// other side might take it for the first.
+func (d *Delivery) Resend(anew string, again bool, now time.Time) error {
+	switch {
+	case d.State == DeliverySending:
+		return Refuse(CodeInvalidTransition, "this delivery is being sent at this moment", "Nothing was changed. handclasp delivery list shows what becomes of it.")
+	case d.State == DeliverySent && !again:
+		return Refuse(CodeInvalidTransition, "this delivery was sent", "Nothing was changed. --again sends another like it.")
+	case d.State == DeliverySent:
+		*d = Delivery{ID: anew, HandoffID: d.HandoffID, Kind: d.Kind, Channel: d.Channel, Recipient: d.Recipient, SequenceNo: d.SequenceNo, EventSeq: d.EventSeq, CreatedAt: now}
+	case d.State != DeliveryQueued:
+		d.CreatedAt = now
 	}
-	d.State, d.DueAt, d.CreatedAt, d.UpdatedAt, d.Reason = DeliveryQueued, now, now, now, ""
+	d.State, d.DueAt, d.UpdatedAt, d.Reason = DeliveryQueued, now, now, ""
 	return nil
 }
 

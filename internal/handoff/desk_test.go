@@ -72,11 +72,23 @@ func TestWhatMayHaveGoneOutIsNeverSaidNotTo(t *testing.T) {
 	if d.Report(Outcome{Kind: OutcomeRefused, Reason: "provider_550"}, 0, now) != EventDeliveryRefused {
 		t.Errorf("refused at once: %+v", d)
 	}
-	if err := d.Resend(now); err != nil || d.State != DeliveryQueued || d.Reason != "" {
+	if err := d.Resend("another", false, now); err != nil || d.State != DeliveryQueued || d.Reason != "" {
 		t.Errorf("sent again: %v %+v", err, d)
 	}
-	if d.Resend(now) == nil {
-		t.Error("what is on its way was sent again")
+	d.DueAt = now.Add(time.Hour)
+	if err := d.Resend("another", false, now); err != nil || !d.DueAt.Equal(now) || d.ID == "another" {
+		t.Errorf("one that waits is not due now: %v %+v", err, d)
+	}
+	d.Take(now)
+	if d.Resend("another", true, now) == nil {
+		t.Error("what is being sent was sent again")
+	}
+	d.Report(Outcome{Kind: OutcomeSent}, 0, now)
+	if d.Resend("another", false, now) == nil || d.State != DeliverySent {
+		t.Errorf("what was sent was sent again: %+v", d)
+	}
+	if err := d.Resend("another", true, now); err != nil || d.ID != "another" || d.Attempts != 0 || d.State != DeliveryQueued {
+		t.Errorf("another like it: %v %+v", err, d)
 	}
 }
 

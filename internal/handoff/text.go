@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/rivo/uniseg"
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
 )
 
 func isPrintable(s string) bool {
@@ -76,6 +78,9 @@ func Preview(s string) string {
 	}
 	return s[:end]
 }
+
+// Folded is text to look for text by, in any case and in any of its Unicode forms.
+func Folded(s string) string { return cases.Fold().String(norm.NFKC.String(s)) }
 
 // decoderDepth is how deep encoding/json reads; deeper JSON could be stored and never read.
 const decoderDepth = 10_000

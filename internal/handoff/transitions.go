@@ -300,7 +300,7 @@ func (h *Handoff) Cancel(actor Actor, reason string, holderDisabled bool, now ti
 		case DoorPool:
 			hint = "Its holder can end it with handoff_reject, and the operator can cancel it; handoff_get with known_status waits for what comes."
 		}
-		return "", Refuse(CodeInvalidTransition, "another agent has taken this handoff: it can no longer be cancelled", hint)
+		return "", Refuse(CodeInvalidTransition, "it is "+h.Status()+", so somebody has taken it: it can no longer be cancelled", hint)
 	}
 	h.end(Cancelled, actor, reason, now)
 	return EventCancelled, nil

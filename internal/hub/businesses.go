@@ -213,7 +213,9 @@ func caps(b *handoff.Business, in BusinessInput) error {
 		if *in.DailyCost < 0 || *in.DailyCost > 1_000_000 || math.IsNaN(*in.DailyCost) {
 			return handoff.Invalid("daily_cost", fmt.Sprintf("%g came; 0 for no cap, or up to 1000000 are accepted", *in.DailyCost))
 		}
-		b.DailyCost = int64(math.Round(*in.DailyCost * micro))
+		if b.DailyCost = int64(math.Round(*in.DailyCost * micro)); b.DailyCost == 0 && *in.DailyCost > 0 {
+			return handoff.Invalid("daily_cost", fmt.Sprintf("%g came; less than a millionth cannot be told from no cap", *in.DailyCost))
+		}
 	}
 	return nil
 }

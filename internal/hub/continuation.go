@@ -88,8 +88,13 @@ func (h *Hub) continuationLink(tx *store.Tx, id string) (*ContinuationLink, erro
 	if err != nil {
 		return nil, err
 	}
-	link := &ContinuationLink{ExpiresAt: c.ExpiresAt, Expired: !tx.Now().Before(c.ExpiresAt)}
-	if key := secret(c.KeyID); key != nil { // its key may be gone since
+	key := secret(c.KeyID)
+	link := &ContinuationLink{ExpiresAt: c.ExpiresAt}
+	switch {
+	case !c.RedeemedAt.IsZero():
+	case key == nil, !c.RevokedAt.IsZero(), !tx.Now().Before(c.ExpiresAt):
+		link.Expired = true
+	default:
 		link.Token = auth.SignToken(c.KeyID, key, auth.Token{HandoffID: id, Scope: auth.ScopeContinue, IssuedAt: c.IssuedAt, Expires: c.ExpiresAt})
 		link.URL = h.cfg.PublicURL + continuePath + link.Token
 	}
@@ -331,10 +336,12 @@ func (h *Hub) DescribeContinuation(ctx context.Context, token string) (Continuat
 }
 
 // errNoSession says that a session token counts no more, without saying why.
-var errNoSession = handoff.Refuse(handoff.CodeUnauthenticated, "the session token is not valid, or its session has ended", "A session ends with its handoff, when it is revoked or given to another, and after a day without use.")
+var errNoSession = handoff.Refuse(handoff.CodeUnauthenticated, "the session token is not valid, or its session has ended", "Send the session_token of the redemption as Authorization: Bearer. A session ends with its handoff, when it is revoked or given to another, and after a day without use.")
 
-// SessionCall is who calls with a session token, and the one handoff that it is for.
-func (h *Hub) SessionCall(ctx context.Context, token, handoffID string) (Call, error) {
+// SessionCall is who calls with a session token, and the one handoff that it is for. A session ends with
+// its handoff, but what completes may be repeated: an answer that got lost must not leave its caller in
+// doubt.
+func (h *Hub) SessionCall(ctx context.Context, token, handoffID string, completes bool) (Call, error) {
 	var actor handoff.Actor
 	var link store.Continuation
 	var now time.Time
@@ -355,11 +362,15 @@ func (h *Hub) SessionCall(ctx context.Context, token, handoffID string) (Call, e
 			return err
 		}
 		now = tx.Now()
-		if t.Subject != link.RedeemerID || row.Holder != t.Subject || row.State.Terminal() || sessionOver(&link, now) {
+		ended := row.State.Terminal() && !(completes && row.State == handoff.Completed)
+		if t.Subject != link.RedeemerID || row.Holder != t.Subject || ended || sessionOver(&link, now) {
 			return errNoSession
 		}
 		actor = handoff.Actor{Kind: handoff.KindBearer, ID: t.Subject, Handle: t.Subject}
 		if a, err := tx.Agent(t.Subject); err == nil {
+			if a.Disabled {
+				return errNoSession
+			}
 			actor = handoff.Actor{Kind: handoff.KindAgent, ID: a.ID, Handle: a.Handle}
 		} else if !isCode(err, handoff.CodeNotFound) {
 			return err

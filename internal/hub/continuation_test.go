@@ -61,20 +61,20 @@ func TestAContinuationGivesItsHandoffToOneBearerOnce(t *testing.T) {
 			t.Errorf("its creator sees %+v", s.Handoff)
 		}
 
-		call, err := f.Hub.SessionCall(bg, got.SessionToken, out.HandoffID)
+		call, err := f.Hub.SessionCall(bg, got.SessionToken, out.HandoffID, false)
 		noError(t, err)
 		say(f, call, out.HandoffID, "Which day?")
 		if s := deskStatus(f, bot, out.HandoffID); len(s.Messages) != 1 || s.Messages[0].Body != "Which day?" {
 			t.Errorf("its creator reads %+v", s.Messages)
 		}
 		complete(f, call, out.HandoffID)
-		if _, err := f.Hub.SessionCall(bg, got.SessionToken, out.HandoffID); handoff.CodeOf(err) != handoff.CodeUnauthenticated {
+		if _, err := f.Hub.SessionCall(bg, got.SessionToken, out.HandoffID, false); handoff.CodeOf(err) != handoff.CodeUnauthenticated {
 			t.Errorf("after the end: %v", err)
 		}
 		_, err = f.Hub.RedeemContinuation(bg, hub.Call{}, hub.RedeemInput{Token: c.Token})
 		hubtest.WantCode(t, err, handoff.CodeContinuationExpired)
 		again := handOn(f, bot, "k")
-		if !again.Replay || again.Continuation.URL != c.URL {
+		if !again.Replay || again.Continuation.URL != "" || again.Continuation.Expired {
 			t.Errorf("a replay gives %+v", again)
 		}
 	})
@@ -123,7 +123,7 @@ func TestAContinuationExpiresInItsExactSecond(t *testing.T) {
 		f.Clock.Advance(late.ExpiresAt.Sub(f.Clock.Now()))
 		_, err := f.Hub.RedeemContinuation(bg, hub.Call{}, hub.RedeemInput{URL: late.URL})
 		hubtest.WantCode(t, err, handoff.CodeContinuationExpired)
-		if again := handOn(f, bot, "late"); !again.Replay || !again.Continuation.Expired || again.Continuation.URL != late.URL {
+		if again := handOn(f, bot, "late"); !again.Replay || !again.Continuation.Expired || again.Continuation.URL != "" {
 			t.Errorf("a replay gives %+v", again.Continuation)
 		}
 		_, err = f.Hub.Sweep(bg)
@@ -170,10 +170,10 @@ func TestATokenIsRefusedForTheFirstThingThatIsWrongWithIt(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if _, err := f.Hub.SessionCall(bg, token, out.HandoffID); handoff.CodeOf(err) != handoff.CodeUnauthenticated {
+		if _, err := f.Hub.SessionCall(bg, token, out.HandoffID, false); handoff.CodeOf(err) != handoff.CodeUnauthenticated {
 			t.Errorf("a continuation as a session: %v", err)
 		}
-		if _, err := f.Hub.SessionCall(bg, session, out.HandoffID); handoff.CodeOf(err) != handoff.CodeUnauthenticated {
+		if _, err := f.Hub.SessionCall(bg, session, out.HandoffID, false); handoff.CodeOf(err) != handoff.CodeUnauthenticated {
 			t.Errorf("a session for another handoff: %v", err)
 		}
 		_, err := f.Hub.RevokeContinuation(bg, hubtest.Operator(), out.HandoffID)
@@ -201,7 +201,7 @@ func TestSigningKeysRotateWithAnOverlap(t *testing.T) {
 		noError(t, err)
 		_, err = f.Hub.RedeemContinuation(bg, hub.Call{}, hub.RedeemInput{Token: after.Token})
 		hubtest.WantCode(t, err, handoff.CodeContinuationSignature)
-		if _, err := f.Hub.SessionCall(bg, got.SessionToken, got.HandoffID); handoff.CodeOf(err) != handoff.CodeUnauthenticated {
+		if _, err := f.Hub.SessionCall(bg, got.SessionToken, got.HandoffID, false); handoff.CodeOf(err) != handoff.CodeUnauthenticated {
 			t.Errorf("a session of a key that ended: %v", err)
 		}
 	})
@@ -235,11 +235,11 @@ func TestABearersSessionEndsWhenItIsNotUsedAndTheHandoffShowsAsStalled(t *testin
 		noError(t, err)
 		for range 6 {
 			f.Clock.Advance(23 * time.Hour)
-			_, err := f.Hub.SessionCall(bg, got.SessionToken, out.HandoffID)
+			_, err := f.Hub.SessionCall(bg, got.SessionToken, out.HandoffID, false)
 			noError(t, err)
 		}
 		f.Clock.Advance(24 * time.Hour)
-		if _, err := f.Hub.SessionCall(bg, got.SessionToken, out.HandoffID); handoff.CodeOf(err) != handoff.CodeUnauthenticated {
+		if _, err := f.Hub.SessionCall(bg, got.SessionToken, out.HandoffID, false); handoff.CodeOf(err) != handoff.CodeUnauthenticated {
 			t.Errorf("after a day without use: %v", err)
 		}
 		if s := deskStatus(f, bot, out.HandoffID); !s.Stalled || s.Handoff.Status() != "CLAIMED" {

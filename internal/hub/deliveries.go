@@ -31,7 +31,19 @@ func (h *Hub) kick() {
 	}
 }
 
-// TakeDeliveries takes at most limit due deliveries. Each must be reported with [Hub.ReportDelivery];
+// cannotSend are the channels that are not configured here. Another node may have them: what goes out by
+// them is left alone until it would be given up.
+func (h *Hub) cannotSend() []handoff.Channel {
+	if h.cfg.Mail {
+		return nil
+	}
+	return []handoff.Channel{handoff.ChannelEmail}
+}
+
+// stale is since when a delivery must have waited for a node to take it that cannot send it.
+func stale(tx *store.Tx) time.Time { return tx.Now().Add(-handoff.GiveUpAfter) }
+
+// TakeDeliveries takes at most limit due deliveries that this node can send. Each must be reported with [Hub.ReportDelivery];
 // one that is not is taken anew when its lease is over.
 func (h *Hub) TakeDeliveries(ctx context.Context, limit int) ([]Outgoing, error) {
 	secret, err := h.linkSecret(ctx)
@@ -41,7 +53,7 @@ func (h *Hub) TakeDeliveries(ctx context.Context, limit int) ([]Outgoing, error)
 	var taken []handoff.Delivery
 	err = h.st.Write(ctx, func(tx *store.Tx) error {
 		taken = nil
-		list, err := tx.DueDeliveries(tx.Now(), limit)
+		list, err := tx.DueDeliveries(tx.Now(), h.cannotSend(), stale(tx), limit)
 		if err != nil {
 			return err
 		}
@@ -74,7 +86,7 @@ func (h *Hub) TakeDeliveries(ctx context.Context, limit int) ([]Outgoing, error)
 func (h *Hub) UntilDelivery(ctx context.Context, most time.Duration) (wait time.Duration, err error) {
 	wait = most
 	err = h.st.Read(ctx, func(tx *store.Tx) error {
-		at, err := tx.NextDelivery()
+		at, err := tx.NextDelivery(h.cannotSend(), stale(tx))
 		if err == nil && !at.IsZero() {
 			wait = min(max(at.Sub(tx.Now()), 0), most)
 		}
@@ -253,9 +265,10 @@ func deliveryStateCalled(word string) (handoff.DeliveryState, error) {
 	return "", handoff.Invalid("state", handoff.Quote(word)+" came; "+joinOr(words)+" are accepted")
 }
 
-// Resend sends a delivery again that was refused, is unconfirmed or dead, by the operator's hand. What
-// keeps it from going out now is the error.
-func (h *Hub) Resend(ctx context.Context, call Call, id string) (handoff.Delivery, error) {
+// Resend sends a delivery again that was refused, is unconfirmed or dead, or waits for its next attempt, by
+// the operator's hand; and another like one that was sent, if again. What keeps it from going out now is
+// the error.
+func (h *Hub) Resend(ctx context.Context, call Call, id string, again bool) (handoff.Delivery, error) {
 	if err := operatorOnly(call); err != nil {
 		return handoff.Delivery{}, err
 	}
@@ -276,31 +289,37 @@ func (h *Hub) Resend(ctx context.Context, call Call, id string) (handoff.Deliver
 		if row = row.At(c.Now()); row.State.Terminal() {
 			return handoff.Refuse(handoff.CodeInvalidTransition, "its handoff has ended: it is "+row.Status(), "Nothing was sent.")
 		}
-		if err := d.Resend(c.Now()); err != nil {
+		if err := d.Resend(newID(), again, c.Now()); err != nil {
 			return err
 		}
 		c.sends = true
+		keep := func() error {
+			if d.ID != known.ID {
+				return c.InsertDelivery(&d)
+			}
+			return c.UpdateDelivery(&known, &d)
+		}
 		slug, person := handoff.PersonSlug(d.Recipient)
 		if !person {
-			return c.UpdateDelivery(&known, &d)
+			return keep()
+		}
+		if known.State == handoff.DeliveryQueued {
+			c.wake[wakeHandoff(d.HandoffID)] = true
+			return keep() // the attempt that it was counted for
 		}
 		b, err := c.counted(slug)
 		if err != nil {
 			return err
 		}
-		if d.SpendDay == "" {
-			err = c.reserve(&d, &b)
-		} else {
-			d.Channel, _, d.Reason = b.Route()
-		}
-		if err == nil && d.Reason != "" {
+		d.SpendDay = "" // what may have gone out stays counted where it was
+		if err = c.reserve(&d, &b); err == nil && d.Reason != "" {
 			err = handoff.Refuse(handoff.CodeInvalidTransition, fmt.Sprintf("it would not go out now: %s", d.Reason), "Nothing was sent. handclasp business show "+slug+" tells how the business is reached.").With("reason", d.Reason)
 		}
 		if err != nil {
 			return err
 		}
 		c.wake[wakeHandoff(d.HandoffID)] = true
-		return c.UpdateDelivery(&known, &d)
+		return keep()
 	})
 	return d, err
 }

@@ -234,13 +234,50 @@ func TestWhatKeepsFailingIsGivenUpAfterADay(t *testing.T) {
 		if len(news.Items) != 2 || !slices.Contains(news.Items[0].News, handoff.EventDeliveryDead) {
 			t.Errorf("its creator's inbox: %+v", news.Items)
 		}
-		d, err := f.Hub.Resend(bg, hubtest.Operator(), dead[0].ID)
+		d, err := f.Hub.Resend(bg, hubtest.Operator(), dead[0].ID, false)
 		noError(t, err)
 		if d.State != handoff.DeliveryQueued {
 			t.Errorf("sent again: %+v", d)
 		}
-		_, err = f.Hub.Resend(bg, hubtest.Operator(), dead[0].ID)
+		if d, err = f.Hub.Resend(bg, hubtest.Operator(), dead[0].ID, true); err != nil || d.ID != dead[0].ID || d.DueAt.After(f.Clock.Now()) {
+			t.Errorf("one that waits is due now: %+v %v", d, err)
+		}
+	}, hubtest.WithMail())
+}
+
+// A mail that did not arrive, or whose link was revoked, is sent as another, with the link as it is now.
+func TestWhatWasSentIsSentAgainOnlyAtTheOperatorsWord(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		business(f, hub.BusinessInput{Slug: "shop", Channel: ptr("email"), Email: ptr("a@b.example"), DailyMessages: ptr(2)})
+		bot := f.Agent("bot@shop")
+		box := f.Post(f.Hub, nil)
+		out := initiate(f, bot, hub.InitiateInput{IdempotencyKey: "k"})
+		_, err := f.Hub.RevokeContinuation(bg, hubtest.Operator(), out.HandoffID)
+		noError(t, err)
+		_, err = f.Hub.Resend(bg, hubtest.Operator(), out.Delivery.ID, false)
 		hubtest.WantCode(t, err, handoff.CodeInvalidTransition)
+		again, err := f.Hub.Resend(bg, hubtest.Operator(), out.Delivery.ID, true)
+		noError(t, err)
+		if again.ID == out.Delivery.ID || again.Attempts != 0 {
+			t.Errorf("the other one is %+v", again)
+		}
+		eventually(t, "it goes out", func() bool { return len(box.All()) == 2 })
+		first, second := box.All()[0], box.All()[1]
+		if first.Link == second.Link || second.Kind != handoff.NotifyHandoff || second.ID != again.ID {
+			t.Errorf("sent %+v and then %+v", first, second)
+		}
+		if _, err := f.Hub.PersonView(bg, strings.TrimPrefix(second.Link, "https://hub.example/h/")); err != nil {
+			t.Errorf("its link: %v", err)
+		}
+		eventually(t, "its outcome is known", func() bool { return len(deskStatus(f, bot, out.HandoffID).Deliveries) == 2 })
+		_, err = f.Hub.Resend(bg, hubtest.Operator(), again.ID, true)
+		if e := handoff.CodeOf(err); e != handoff.CodeInvalidTransition {
+			t.Errorf("beyond the cap: %v", err)
+		}
+		if replay := initiate(f, bot, hub.InitiateInput{IdempotencyKey: "k"}); replay.Delivery.State != handoff.DeliverySent {
+			t.Errorf("a replay says %+v", replay.Delivery)
+		}
 	}, hubtest.WithMail())
 }
 

@@ -28,8 +28,15 @@ type DeskStatus struct {
 	Parties  map[string]Party
 	// UpdatedAt is when anything of it changed last.
 	UpdatedAt time.Time
-	// Stalled: whoever redeemed it has no session any more, and nobody else holds it.
-	Stalled bool
+	// Stalled: nobody can go on with it but by the operator's hand: whoever redeemed it has no session any
+	// more, or its link counts no more and nobody has redeemed it.
+	Stalled  bool
+	TimedOut bool
+}
+
+// settled reports whether nothing of s can change any more.
+func (s *DeskStatus) settled() bool {
+	return s.Handoff.State.Terminal() && !slices.ContainsFunc(s.Deliveries, func(d handoff.Delivery) bool { return d.State.Pending() })
 }
 
 // statusMessages is how many messages a status holds at most.
@@ -42,13 +49,16 @@ func (h *Hub) DeskStatus(ctx context.Context, call Call, in StatusInput) (DeskSt
 		return DeskStatus{}, err
 	}
 	var out DeskStatus
+	news := false
 	err := h.park(ctx, call, []string{wakeHandoff(in.HandoffID)}, in.Wait, func(*waiter) (bool, error) {
 		err := h.st.Read(ctx, func(tx *store.Tx) (err error) {
 			out, err = h.deskStatus(tx, call, in.HandoffID)
 			return err
 		})
-		return in.Known.IsZero() || out.UpdatedAt.Truncate(time.Millisecond).After(in.Known), err
+		news = in.Known.IsZero() || out.UpdatedAt.Truncate(time.Millisecond).After(in.Known)
+		return news || out.settled(), err
 	})
+	out.TimedOut = err == nil && !news && in.Wait > 0 && !out.settled()
 	return out, err
 }
 
@@ -89,7 +99,7 @@ func (h *Hub) deskStatus(tx *store.Tx, call Call, id string) (DeskStatus, error)
 	if out.Parties, err = names(tx, sortedKeys(ids)); err != nil {
 		return out, err
 	}
-	if out.Desk.Mode == handoff.AgentMode && row.State == handoff.Claimed {
+	if out.Desk.Mode == handoff.AgentMode && !row.State.Terminal() {
 		link, err := tx.Continuation(id)
 		if err != nil {
 			return out, err
@@ -98,8 +108,12 @@ func (h *Hub) deskStatus(tx *store.Tx, call Call, id string) (DeskStatus, error)
 		if err != nil {
 			return out, err
 		}
-		over := sessionOver(&link, tx.Now()) || secret(link.KeyID) == nil
-		out.Stalled = row.Holder == link.RedeemerID && handoff.IsBearer(row.Holder) && over
+		keyless := secret(link.KeyID) == nil
+		if row.State == handoff.Open {
+			out.Stalled = keyless || !link.RevokedAt.IsZero()
+		} else {
+			out.Stalled = row.Holder == link.RedeemerID && handoff.IsBearer(row.Holder) && (keyless || sessionOver(&link, tx.Now()))
+		}
 	}
 	return out, nil
 }

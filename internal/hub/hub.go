@@ -42,8 +42,8 @@ type Config struct {
 	// NoTrace ignores trace_id at the pool; NoVerification refuses acceptance_criteria and verify_by,
 	// NoDAG depends_on. What was made before goes on.
 	NoTrace, NoVerification, NoDAG bool
-	// Mail: e-mail can be sent.
-	Mail bool
+	// Mail: e-mail can be sent from here. MailElsewhere: another node on the same database sends it.
+	Mail, MailElsewhere bool
 	// StrictTrust wants a session and its secret with every verb on a pool handoff.
 	StrictTrust bool
 }

@@ -41,11 +41,14 @@ type Initiated struct {
 	Replay       bool
 }
 
-// ContinuationLink is a signed link with its bare token. It is the same each time it is asked for.
+// ContinuationLink is a signed link with its bare token. It is the same each time it is asked for, and
+// empty once it counts no more.
 type ContinuationLink struct {
 	URL, Token string
 	ExpiresAt  time.Time
-	Expired    bool
+	// Expired: nobody redeemed it, and nobody can any more: its time is over, it was revoked, its key
+	// ended, or its handoff did.
+	Expired bool
 }
 
 const (
@@ -127,6 +130,13 @@ func (h *Hub) initiatedBefore(ctx context.Context, op store.Operation) (out Init
 		}
 		out, err = h.initiated(tx, effect.HandoffID)
 		out.Replay = true
+		if c := out.Continuation; err == nil && c != nil && c.Token != "" {
+			row, err := tx.Handoff(out.HandoffID)
+			if row = row.At(tx.Now()); row.State.Terminal() {
+				out.Continuation = &ContinuationLink{ExpiresAt: c.ExpiresAt, Expired: true}
+			}
+			return err
+		}
 		return err
 	})
 	return out, found, err
@@ -148,7 +158,7 @@ func (h *Hub) initiated(tx *store.Tx, id string) (Initiated, error) {
 		return out, err
 	}
 	for i := range list {
-		if list[i].Kind == handoff.NotifyHandoff {
+		if list[i].Kind == handoff.NotifyHandoff && (out.Delivery == nil || out.Delivery.State != handoff.DeliverySent) {
 			out.Delivery = &list[i]
 		}
 	}
@@ -334,7 +344,7 @@ func (c *change) reserve(d *handoff.Delivery, b *handoff.Business) error {
 	case d.Channel == handoff.ChannelSMS:
 		d.Reason = handoff.ReasonConsent // nobody has consented on record
 		return nil
-	case !c.hub.cfg.Mail:
+	case !c.hub.cfg.Mail && !c.hub.cfg.MailElsewhere:
 		d.Reason = handoff.ReasonNotConfigured
 		return nil
 	}

@@ -73,6 +73,9 @@ func (h *Hub) PersonView(ctx context.Context, token string) (PersonPage, error) 
 		if err != nil {
 			return err
 		}
+		if err := h.Allow(handoff.Actor{ID: row.ID}); err != nil { // whoever has the link
+			return err
+		}
 		if p.Desk, err = tx.Desk(row.ID); err != nil {
 			return err
 		}
@@ -133,9 +136,16 @@ func (h *Hub) PersonDoes(ctx context.Context, in PersonInput) error {
 		if err != nil {
 			return err
 		}
+		if err := h.Allow(handoff.Actor{ID: found.ID}); err != nil {
+			return err
+		}
 		slug, _ := handoff.PersonSlug(found.Recipient)
 		c.call.Actor = handoff.Person(slug)
-		once, err := h.keyed(Call{Actor: c.call.Actor}, "person", &in.Key, &in)
+		key := ""
+		if in.Key != "" {
+			key = found.ID + " " + in.Key // a form is of one handoff, and its keys are no other's
+		}
+		once, err := h.keyed(Call{Actor: c.call.Actor}, "person", &key, &in)
 		if err != nil {
 			return err
 		}
@@ -153,6 +163,9 @@ func (h *Hub) PersonDoes(ctx context.Context, in PersonInput) error {
 func (c *change) personDoes(was, row *handoff.Handoff, in PersonInput) error {
 	actor := c.call.Actor
 	a := &handoff.Agent{ID: actor.ID, Handle: actor.Handle}
+	if !row.State.Terminal() && row.State != handoff.Open && row.Holder != actor.ID {
+		return handoff.Refuse(handoff.CodeNotOwner, "somebody else has this handoff", "Nothing was changed.")
+	}
 	if row.State == handoff.Open && in.Act != PersonDeclines {
 		event, err := row.Claim(actor, handoff.ClaimInput{Agent: a}, c.Now(), c.hub.lim)
 		if err != nil {

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"sync"
 	"time"
@@ -21,6 +22,9 @@ type rates struct {
 func newRates(perMinute int) *rates {
 	return &rates{perMinute: perMinute, byActor: map[string]*rate.Limiter{}}
 }
+
+// mostCounted is from how many actors on those are forgotten that have not called for a while.
+const mostCounted = 10_000
 
 // Allow counts one call of the actor and refuses it with rate_limited, and the seconds to
 // wait, when there were too many in the last minute.
@@ -45,6 +49,9 @@ func (r *rates) of(actor handoff.Actor) *rate.Limiter {
 	defer r.mu.Unlock()
 	l := r.byActor[actor.ID]
 	if l == nil {
+		if len(r.byActor) >= mostCounted { // bearers and persons come and go
+			maps.DeleteFunc(r.byActor, func(_ string, l *rate.Limiter) bool { return l.Tokens() >= float64(l.Burst()) })
+		}
 		l = rate.NewLimiter(rate.Limit(float64(r.perMinute)/60), r.perMinute)
 		r.byActor[actor.ID] = l
 	}

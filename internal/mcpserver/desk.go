@@ -47,22 +47,22 @@ var deliveryOut = []param{
 var deskTools = []tool{
 	{
 		set: "desk", name: "initiate_handoff", title: "Bring in a person, or hand on by a signed link",
-		desc: "Hand your user over when they ask for a human, or when another agent is to go on. " +
-			"Mode human: the person of a business is told by e-mail or text message, and can answer. Mode agent: you get continuation_url, which gives the handoff to whoever redeems it first, within an hour. " +
-			"Tell the user what the result says: delivered_via = somebody was told; delivered false = nobody was (pass on form_url where it came); status pending = not known yet. " +
-			"Then get_handoff_status waits for the answer, and reply_to_person writes again. " +
-			"The hub words the notification. A mail cannot be recalled; cancel_handoff ends the request. " +
-			"A used idempotency_key returns the stored handoff as it stands and sends nothing, also when it has ended. " +
+		desc: "Hand your user over. Mode human: the person of a business gets an e-mail and can answer; use it when the user asks for a human. " +
+			"Mode agent: returns continuation_url, a link that counts once, within an hour; give it to the user or the next agent. To add to a handoff that is open use reply_to_person. " +
+			"Tell the user what the result says: delivered_via = somebody was told; delivered false = nobody was, reason says why (pass on form_url; do not call again, the operator can mend it and send it later); " +
+			"status pending = not known yet, ask get_handoff_status, which also waits for the answer. " +
+			"A mail cannot be recalled; cancel_handoff ends an OPEN request. " +
+			"After a lost answer repeat with the same idempotency_key: the stored handoff comes back, whatever else you pass, and nothing is sent. " +
 			"Refused, nothing stored: business_not_found, invalid_params, rate_limited, feature_disabled.",
 		hints: hints{destructive: true, idempotent: true, openWorld: true},
 		parks: true,
 		params: []param{
-			str("slug", "The business; find_business lists them.").limit(1, 63).need(),
+			str("slug", "The business whose customer the user is, in either mode; find_business lists them.").limit(1, 63).need(),
 			enum("mode", "human: a person is told; agent: you get a link to pass on.", "human", "agent").need(),
 			str("idempotency_key", "Your own word for this handover, such as the conversation's id. A new request needs a new one.").limit(1, 255).need(),
 			str("reason", "Why the user wants a human, in a line or two; shown to the person as a quotation.").chars(0, 800),
 			str("message", "Deprecated alias of reason; not with it.").chars(1, 800),
-			str("purpose", "What the next agent is to go on with: give it in mode agent; mode human does not show it.").limit(1, 8<<10),
+			str("purpose", "Mode agent: what the next agent is to do and all that it must know; without it the link hands on reason and contact only. Not shown in mode human.").limit(1, 8<<10),
 			enum("urgency", "high and emergency stand out; consent and caps hold all the same.", "low", "normal", "high", "emergency").fallback("normal"),
 			str("contact_name", "The user's name. Ask the user before you pass contact details on.").chars(0, 120).hide(),
 			str("contact_email", "The user's e-mail address.").publish(originalEmail, "email").limit(0, 254).hide(),
@@ -82,7 +82,9 @@ var deskTools = []tool{
 	{
 		set: "desk", name: "get_handoff_status", title: "See whether a person was reached and has answered",
 		desc: "Read how a handoff of initiate_handoff stands: what was sent, who holds it, what the person or the next agent wrote, how it ended. " +
-			"To wait for an answer pass known_updated_at (updated_at of the last result) with wait_seconds, instead of polling: it returns at the next change, or with timed_out true, and then call again. Without known_updated_at it returns at once. " +
+			"To wait for an answer pass known_updated_at (updated_at of the last result) with wait_seconds: it returns at the next change, or with timed_out true; call again while status is OPEN or CLAIMED. The other four are final: stop. " +
+			"Without known_updated_at it returns at once. " +
+			"deliveries: refused or dead = nobody was told, say so to the user; queued with a reason = the last try failed and more follow; unconfirmed = nobody knows. stalled true = only the operator can go on. " +
 			"view_thread reads the whole conversation. Changes nothing. For its creator, its holder and the operator; anybody else: not_found.",
 		hints: hints{readOnly: true, idempotent: true},
 		parks: true,
@@ -95,7 +97,7 @@ var deskTools = []tool{
 			str("handoff_id", "").need(), str("mode", "").need(), str("status", "OPEN, CLAIMED, COMPLETED, REJECTED, CANCELLED or EXPIRED.").need(),
 			list("deliveries", "", object("", "", str("channel", "").need(), str("state", "queued, sending, sent, refused, unconfirmed (nobody knows) or dead (given up).").need(), str("ticket_id", ""), str("reason", ""), str("updated_at", "").need()).open()).need(),
 			list("messages", "The latest 20 that others wrote.", messageOut).need(), str("result_summary", ""), str("ended_reason", ""),
-			boolean("stalled", "Whoever took it over has no access any more."), str("updated_at", "").need(), boolean("timed_out", "Nothing changed."), provenanceOut,
+			boolean("stalled", "Only the operator can go on with it."), str("updated_at", "").need(), boolean("timed_out", "Nothing changed."), provenanceOut,
 		},
 		run: handle(func(ctx context.Context, h *hub.Hub, call hub.Call, in statusArgs) (*result, error) {
 			known, err := parseTime("known_updated_at", in.Known)
@@ -269,6 +271,9 @@ func statusResult(s *hub.DeskStatus) *result {
 		r.flag("stalled", true)
 	}
 	r.time("updated_at", s.UpdatedAt)
+	if s.TimedOut {
+		r.flag("timed_out", true)
+	}
 	return r
 }
 

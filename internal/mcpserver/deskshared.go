@@ -19,7 +19,7 @@ var deskShared = []tool{
 			"It cannot be edited or taken back, and a repeat without idempotency_key adds it twice. "+
 			"Refused, with nothing added: not_found, thread_terminal, teammate_blocked, content_too_large, not_owner (expects_reply by another than the holder).",
 		map[string]string{
-			"thread_id": "The handoff_id.", "body": "Plain text.", "expects_reply": "Holder only: the other side must answer before you can go on.",
+			"thread_id": "The handoff_id.", "body": "Plain text.", "expects_reply": "Holder only: a question that you wait for; get_handoff_status brings the answer.",
 			"idempotency_key": "Your own word for this message.",
 		}),
 	reworded("complete_handoff", "Deliver the result of what you took over",
@@ -29,7 +29,7 @@ var deskShared = []tool{
 			"Refused, nothing changed: not_owner (you do not hold it), thread_terminal, stale_claim_epoch or lease_lost (it was given to another), content_too_large.",
 		map[string]string{
 			"thread_id": "The handoff_id of redeem_continuation.", "result_summary": "What was done, and what was not.",
-			"claim_epoch": "From redeem_continuation; needed if above 1.", "idempotency_key": "Your own word for this call.",
+			"claim_epoch": "Of redeem_continuation, or of view_thread if the operator gave it to you; needed if above 1.", "idempotency_key": "Your own word for this call.",
 		}),
 	reworded("cancel_handoff", "Take back a handoff that nobody has taken",
 		"Take back a handoff that you made with initiate_handoff, for good, while it is OPEN: the user no longer needs it. "+

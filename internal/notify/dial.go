@@ -11,7 +11,10 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
 )
 
 const (
@@ -83,8 +86,23 @@ func CheckURL(address string) (*url.URL, error) {
 		return nil, errors.New("the address must not hold a user or a password")
 	case u.Hostname() == "" || u.Opaque != "":
 		return nil, errors.New("the address names no host")
+	case !plainURL(address, u):
+		return nil, errors.New("the address holds characters that cannot be seen, or no port from 1 to 65535")
 	}
 	return u, nil
+}
+
+func plainURL(address string, u *url.URL) bool {
+	for _, r := range address {
+		if !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	if u.Port() == "" {
+		return !strings.HasSuffix(u.Host, ":")
+	}
+	port, err := strconv.Atoi(u.Port())
+	return err == nil && port > 0 && port < 1<<16
 }
 
 // AddressError says that a rule forbids an address. Trying again does not help until somebody

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"regexp"
 	"strings"
 	"time"
 
@@ -92,14 +94,31 @@ func (e *Email) Send(ctx context.Context, n handoff.Notification) handoff.Outcom
 	return failed(reasonCode(code), scrub(err, n))
 }
 
-// scrub takes out of a server's words what must not stand in a log.
+// scrub takes out of a server's words what must not stand in a log: addresses and links of any kind, since
+// servers quote what they refuse, and what the mail says of the customer.
 func scrub(err error, n handoff.Notification) error {
-	s := strings.ReplaceAll(err.Error(), n.To, "the recipient")
-	if n.ReplyToken != "" {
-		s = strings.ReplaceAll(s, n.ReplyToken, tokenPlace)
+	s := anyLink.ReplaceAllLiteralString(err.Error(), "(a link)")
+	s = anyAddress.ReplaceAllLiteralString(s, "(an address)")
+	s = anyToken.ReplaceAllLiteralString(s, "(a token)")
+	var words []string
+	for _, text := range []string{n.ReplyToken, path.Base(n.Link), n.ContactName, n.ContactPhone, n.ReservationID, n.AgentLabel, n.Reason, strings.ToValidUTF8(n.Body[:min(len(n.Body), mostBody)], "")} {
+		for _, word := range strings.Fields(text) {
+			if len(word) > 2 {
+				words = append(words, regexp.QuoteMeta(word))
+			}
+		}
+	}
+	if len(words) > 0 {
+		s = regexp.MustCompile(`(?i)(?:`+strings.Join(words, "|")+`)`).ReplaceAllLiteralString(s, "…")
 	}
 	return errors.New(Inert(s, mostLine))
 }
+
+var (
+	anyLink    = regexp.MustCompile(`(?i)[a-z][a-z0-9+.-]*://\S+|/h/\S+`)
+	anyAddress = regexp.MustCompile(`[^\s<>"'()]+@[^\s<>"'(),;]+`)
+	anyToken   = regexp.MustCompile(`(?i)[a-z2-7]{26,}`)
+)
 
 // message returns n as a mail, and its Message-ID, which is the same at each attempt.
 func (e *Email) message(n handoff.Notification) (msg *mail.Msg, id string, err error) {

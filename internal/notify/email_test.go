@@ -295,3 +295,24 @@ func TestNobodyListening(t *testing.T) {
 	cancel()
 	wantOutcome(t, e.Send(ctx, aNotification()), handoff.OutcomeFailed, ReasonUnreachable)
 }
+
+func TestWhatAServerSaysIsLoggedWithoutWhatItQuotes(t *testing.T) {
+	t.Parallel()
+	n := handoff.Notification{
+		To: "ann@shop.example", Link: "https://hub.example/h/abcdefghijklmnopqrstuvwxyz234567", ReplyToken: "zyxwvutsrqponmlkjihgfedcba765432",
+		Reason: "the brake (rear) rubs* [a", ContactName: "Carl Customer", ContactEmail: "carl@example.com", ContactPhone: "030 901820", ReservationID: "R-7",
+	}
+	for said, want := range map[string]string{
+		"550 5.1.1 <ANN@Shop.Example>: no such user":                                                "550 5.1.1 <(an address)>: no such user",
+		"554 blocked URL https://hub.example/h/abcdefghijklmnopqrstuvwxyz234567 from Carl CUSTOMER": "554 blocked URL (a link) from … …",
+		"554 token ABCDEFGHIJKLMNOPQRSTUVWXYZ234567":                                                "554 token (a token)",
+		"554 /h/abcdefghijklmnopqrstuvwxyz234567":                                                   "554 (a link)",
+		"554 carl@example.com called 030 901820 of R-7: RUBS*":                                      "554 (an address) called … … of …: …",
+		"554 5.7.1 relay access denied":                                                             "554 5.7.1 relay access denied",
+		"451 reply+zyxwvutsrqponmlkjihgfedcba765432@hub":                                            "451 (an address)",
+	} {
+		if got := scrub(errors.New(said), n).Error(); got != Inert(want, mostLine) {
+			t.Errorf("%s\n is logged as %s\n       want %s", said, got, want)
+		}
+	}
+}

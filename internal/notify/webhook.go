@@ -195,8 +195,8 @@ func broken(err error, began bool) handoff.Outcome {
 	var forbidden *AddressError
 	var distrust *tls.CertificateVerificationError
 	switch {
-	case errors.As(err, &forbidden):
-		return refused(handoff.ReasonInvalid, err)
+	case errors.As(err, &forbidden): // the operator may allow it yet, or another node does
+		return failed(handoff.ReasonInvalid, err)
 	case began:
 		return unknown(err)
 	case errors.As(err, &distrust):

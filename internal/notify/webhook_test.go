@@ -226,12 +226,18 @@ func TestACertificateThatNobodyTrustsIsOursToMend(t *testing.T) {
 	wantOutcome(t, NewWebhook(loopback()).Send(t.Context(), news(server.URL)), handoff.OutcomeFailed, "provider_404")
 }
 
-func TestAForbiddenAddressIsRefusedForGood(t *testing.T) {
+// What is no address is refused for good; one that is forbidden here the operator may yet allow.
+func TestAForbiddenAddressIsNotDialled(t *testing.T) {
 	t.Parallel()
-	for _, to := range []string{"http://169.254.169.254/T0PS3CR3T", "http://127.0.0.1:1/T0PS3CR3T", "https://u:T0PS3CR3T@hub.example/", "gopher://x/T0PS3CR3T", "http://[::1]/T0PS3CR3T"} {
+	for to, want := range map[string]handoff.OutcomeKind{
+		"http://169.254.169.254/T0PS3CR3T": handoff.OutcomeFailed, "http://127.0.0.1:1/T0PS3CR3T": handoff.OutcomeFailed, "http://[::1]/T0PS3CR3T": handoff.OutcomeFailed,
+		"https://u:T0PS3CR3T@hub.example/": handoff.OutcomeRefused, "gopher://x/T0PS3CR3T": handoff.OutcomeRefused, "http://:80/T0PS3CR3T": handoff.OutcomeRefused,
+		"http://hub.example:99999/T0PS3CR3T": handoff.OutcomeRefused, "http://hub.example:0/T0PS3CR3T": handoff.OutcomeRefused, "http://hub.example:/T0PS3CR3T": handoff.OutcomeRefused,
+		"http://hub.example/T0PS3CR3T\u202e": handoff.OutcomeRefused, "http://hub.example/T0PS3CR3T\u200b": handoff.OutcomeRefused,
+	} {
 		for _, s := range []Sender{NewWebhook(Outside{}), NewSlack(Outside{})} {
 			o := s.Send(t.Context(), news(to))
-			wantOutcome(t, o, handoff.OutcomeRefused, handoff.ReasonInvalid)
+			wantOutcome(t, o, want, handoff.ReasonInvalid)
 		}
 	}
 	o := Outside{resolve: func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("no such host") }}

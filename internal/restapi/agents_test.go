@@ -38,7 +38,7 @@ func TestTheOperatorsRoutesShowEditBlockAndInvite(t *testing.T) {
 			{"POST", "/operator/agents/frank@acme/edit", `{"role":"backend","skills":["go"],"tags":{"team":["x"]},"unlisted":true}`, 200, []string{`"role":"backend"`, `"skills":["go"]`, `"tags":{"team":["x"]}`, `"unlisted":true`}},
 			{"POST", "/operator/agents/frank@acme/edit", `{"skills":[]}`, 200, []string{`"role":"backend"`, `"skills":[]`}},
 			{"POST", "/operator/agents/frank@acme/edit", `{}`, 400, []string{`"code":"invalid_params"`}},
-			{"POST", "/operator/agents/frank@acme/edit", `{"handle":"root@acme"}`, 400, []string{"unknown field"}},
+			{"POST", "/operator/agents/frank@acme/edit", `{"handle":"root@acme"}`, 400, []string{"there is no such field here"}},
 			{"POST", "/operator/agents/frnk@acme/edit", `{"role":"x"}`, 404, []string{`"near_matches":["frank@acme"]`}},
 			{"POST", "/operator/agents/anna@acme/block", `{"other":"frank@acme","reason":"floods"}`, 200, []string{`{"handle":"anna@acme","other":"frank@acme","blocked":true,"changed":true}`}},
 			{"GET", "/operator/agents/frank@acme", "", 200, []string{`"blocked_by":[{"handle":"anna@acme","reason":"floods","since":"2026-`}},

@@ -83,6 +83,8 @@ type Description struct {
 
 const howTo = "POST to this address, with an Idempotency-Key of your own so that a repeat within a minute gets the same answer. It counts once: whoever redeems it holds the handoff. With an API key of this hub, send it as Authorization: Bearer, or call the MCP tool redeem_continuation."
 
+const howToGoOn = "Send session_token as Authorization: Bearer. GET thread_url reads the conversation, POST thread_url/messages {\"body\": …} writes to it, POST thread_url/complete {\"result_summary\": …} ends it with your result. The session is over with that, after a day without use, and after seven days."
+
 func (c *continuations) describe(w http.ResponseWriter, r *http.Request) {
 	info, err := c.hub.DescribeContinuation(r.Context(), r.PathValue("token"))
 	if err != nil {
@@ -138,6 +140,7 @@ type Redemption struct {
 	IssuedAt      string              `json:"issued_at"`
 	SessionToken  string              `json:"session_token"`
 	ThreadURL     string              `json:"thread_url"`
+	HowTo         string              `json:"how_to_go_on"`
 	Replay        bool                `json:"idempotent_replay,omitempty"`
 	Provenance    Provenance          `json:"provenance"`
 }
@@ -151,12 +154,14 @@ type RedemptionContact struct {
 
 // RedemptionMessage is one message of the thread.
 type RedemptionMessage struct {
-	MessageID  string     `json:"message_id"`
-	SequenceNo int        `json:"sequence_no"`
-	From       string     `json:"from"`
-	Body       string     `json:"body"`
-	CreatedAt  string     `json:"created_at"`
-	Provenance Provenance `json:"provenance"`
+	MessageID  string `json:"message_id"`
+	SequenceNo int    `json:"sequence_no"`
+	From       string `json:"from"`
+	Body       string `json:"body"`
+	// Payload is as its author sent it; absent where there is none.
+	Payload    json.RawMessage `json:"payload,omitempty"`
+	CreatedAt  string          `json:"created_at"`
+	Provenance Provenance      `json:"provenance"`
 }
 
 // Provenance says who wrote what stands beside it. The text is raw: its reader weighs it, and follows no
@@ -213,7 +218,7 @@ func (c *continuations) redeem(w http.ResponseWriter, r *http.Request, token, cr
 		HandoffID: out.HandoffID, Slug: out.Desk.Slug, Purpose: out.Desk.Purpose, ReservationID: out.Desk.ReservationID,
 		Contact: RedemptionContact{out.Contact.Name, out.Contact.Email, out.Contact.Phone}, Reason: out.Desk.Reason, Urgency: string(out.Desk.Urgency),
 		Messages: make([]RedemptionMessage, len(out.Messages)), AgentID: out.Desk.AgentLabel, IssuedAt: stamp(out.IssuedAt),
-		SessionToken: out.SessionToken, ThreadURL: out.ThreadURL, Replay: out.Replay,
+		SessionToken: out.SessionToken, ThreadURL: out.ThreadURL, HowTo: howToGoOn, Replay: out.Replay,
 		Provenance: provenanceOf(out.Viewer.ID, out.Creator, out.Parties[out.Creator].Handle),
 	}
 	for i := range out.Messages {
@@ -227,13 +232,16 @@ func messageOf(m *handoff.Message, viewer string, parties map[string]hub.Party) 
 	if p, ok := parties[m.Author]; ok {
 		from = p.Handle
 	}
-	return RedemptionMessage{m.ID, m.SequenceNo, from, m.Body, stamp(m.CreatedAt), provenanceOf(viewer, m.Author, from)}
+	return RedemptionMessage{m.ID, m.SequenceNo, from, m.Body, m.Payload, stamp(m.CreatedAt), provenanceOf(viewer, m.Author, from)}
 }
 
 // session resolves the bearer of a session for the handoff in the path.
-func (c *continuations) session(w http.ResponseWriter, r *http.Request) (hub.Call, string, bool) {
+func (c *continuations) session(w http.ResponseWriter, r *http.Request, completes bool) (hub.Call, string, bool) {
 	id := r.PathValue("id")
-	call, err := c.hub.SessionCall(r.Context(), bearerOf(r), id)
+	call, err := c.hub.SessionCall(r.Context(), bearerOf(r), id, completes)
+	if err == nil {
+		err = c.hub.Allow(call.Actor)
+	}
 	if err != nil {
 		if hub.IsUnauthenticated(err) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="handclasp"`)
@@ -256,7 +264,7 @@ type SessionThread struct {
 }
 
 func (c *continuations) thread(w http.ResponseWriter, r *http.Request) {
-	call, id, ok := c.session(w, r)
+	call, id, ok := c.session(w, r, false)
 	if !ok {
 		return
 	}
@@ -284,7 +292,7 @@ func (c *continuations) thread(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *continuations) send(w http.ResponseWriter, r *http.Request) {
-	call, id, ok := c.session(w, r)
+	call, id, ok := c.session(w, r, false)
 	if !ok {
 		return
 	}
@@ -297,11 +305,11 @@ func (c *continuations) send(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m, err := c.hub.Send(r.Context(), call, hub.SendInput{ThreadID: id, Body: in.Body, Payload: in.Payload, ExpectsReply: in.ExpectsReply})
-	answer(w, r, c.log, err, map[string]any{"handoff_id": id, "message_id": m.MessageID, "sequence_no": m.SequenceNo, "created_at": stamp(m.CreatedAt)})
+	answer(w, r, c.log, err, replayed(m.Replay, map[string]any{"handoff_id": id, "message_id": m.MessageID, "sequence_no": m.SequenceNo, "created_at": stamp(m.CreatedAt)}))
 }
 
 func (c *continuations) complete(w http.ResponseWriter, r *http.Request) {
-	call, id, ok := c.session(w, r)
+	call, id, ok := c.session(w, r, true)
 	if !ok {
 		return
 	}
@@ -312,16 +320,23 @@ func (c *continuations) complete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e, err := c.hub.Complete(r.Context(), call, hub.CompleteInput{ThreadID: id, ResultSummary: in.ResultSummary})
-	answer(w, r, c.log, err, map[string]any{"handoff_id": id, "status": e.DoorStatus, "completed_at": stamp(e.CompletedAt)})
+	answer(w, r, c.log, err, replayed(e.Replay, map[string]any{"handoff_id": id, "status": e.DoorStatus, "completed_at": stamp(e.CompletedAt)}))
+}
+
+// replayed marks the answer to a call that was made before.
+func replayed(replay bool, body map[string]any) map[string]any {
+	if replay {
+		body["idempotent_replay"] = true
+	}
+	return body
 }
 
 func (c *continuations) decode(w http.ResponseWriter, r *http.Request, dest any) bool {
 	if err := decodeOne(http.MaxBytesReader(w, r.Body, 1<<20), dest); err != nil {
-		what := "it is not the JSON object that this takes: " + strings.TrimPrefix(err.Error(), "json: ")
 		if errors.Is(err, io.EOF) {
-			what = "nothing came; a JSON object is accepted"
+			err = handoff.Invalid("body", "nothing came; a JSON object is accepted")
 		}
-		fail(w, r, c.log, handoff.Invalid("body", what))
+		fail(w, r, c.log, err)
 		return false
 	}
 	return true

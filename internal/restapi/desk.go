@@ -177,8 +177,18 @@ func limitIn(q url.Values) (int, error) {
 	return n, nil
 }
 
+// Resend is how a delivery is sent again.
+type Resend struct {
+	// Again makes another one of one that was sent.
+	Again bool `json:"again"`
+}
+
 func (o *operator) resendDelivery(w http.ResponseWriter, r *http.Request) {
-	d, err := o.hub.Resend(r.Context(), asOperator, r.PathValue("id"))
+	var in Resend
+	if !o.decode(w, r, &in) {
+		return
+	}
+	d, err := o.hub.Resend(r.Context(), asOperator, r.PathValue("id"), in.Again)
 	o.answer(w, r, err, deliveryJSON(&d))
 }
 

@@ -105,8 +105,7 @@ func (d *redeemer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Token string `json:"token"`
 	}
 	if err := decodeOne(http.MaxBytesReader(w, r.Body, maxRedeem), &in); err != nil {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
+		if handoff.CodeOf(err) == handoff.CodeContentTooLarge {
 			refuse(w, http.StatusRequestEntityTooLarge, "content_too_large")
 			return
 		}

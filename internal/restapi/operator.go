@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"handclasp/internal/handoff"
@@ -249,23 +248,10 @@ func eventRow(e *handoff.Event) Event {
 // decode reads a small JSON body strictly; an empty one is an empty object.
 func (o *operator) decode(w http.ResponseWriter, r *http.Request, dest any) bool {
 	if err := decodeOne(http.MaxBytesReader(w, r.Body, 1<<20), dest); err != nil && !errors.Is(err, io.EOF) {
-		o.fail(w, r, handoff.Invalid("body", "it is not the JSON that this operation takes: "+strings.TrimPrefix(err.Error(), "json: ")))
+		o.fail(w, r, err)
 		return false
 	}
 	return true
-}
-
-// decodeOne reads one strict JSON value and nothing behind it.
-func decodeOne(body io.Reader, dest any) error {
-	d := json.NewDecoder(body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(dest); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.Join(errors.New("more than one value came"), err)
-	}
-	return nil
 }
 
 func (o *operator) answer(w http.ResponseWriter, r *http.Request, err error, body any) {

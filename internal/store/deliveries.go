@@ -39,9 +39,9 @@ func (tx *Tx) InsertDelivery(d *handoff.Delivery) error {
 // the first counts.
 func (tx *Tx) UpdateDelivery(was, d *handoff.Delivery) error {
 	return tx.execOne(`UPDATE deliveries SET state = $1, reason = $2, provider_id = $3, attempts = $4, unknown = $5, due_at = $6, created_at = $7, updated_at = $8,
-		spend_day = $9, cost = $10 WHERE id = $11 AND state = $12 AND attempts = $13`,
+		spend_day = $9, cost = $10, channel = $11 WHERE id = $12 AND state = $13 AND attempts = $14`,
 		string(d.State), d.Reason, d.ProviderID, d.Attempts, flag(d.Unknown), micros(d.DueAt), micros(d.CreatedAt), micros(d.UpdatedAt),
-		d.SpendDay, d.Cost, d.ID, string(was.State), was.Attempts)
+		d.SpendDay, d.Cost, string(d.Channel), d.ID, string(was.State), was.Attempts)
 }
 
 // LockDelivery reads one delivery and keeps others from changing it until the end of tx;
@@ -61,16 +61,38 @@ func (tx *Tx) LockDelivery(id string) (handoff.Delivery, error) {
 }
 
 // DueDeliveries reads those that wait to be taken at now, the longest due first, and keeps them until
-// the end of tx. Those that another holds are left out.
-func (tx *Tx) DueDeliveries(now time.Time, limit int) ([]handoff.Delivery, error) {
+// the end of tx. Those that another holds are left out, and so are those of the channels not, unless they
+// have waited since stale.
+func (tx *Tx) DueDeliveries(now time.Time, not []handoff.Channel, stale time.Time, limit int) ([]handoff.Delivery, error) {
+	args := []any{micros(now), limit}
 	return tx.deliveries("SELECT "+deliveryColumns+" FROM deliveries h"+tx.d.by("deliveries_due")+
-		` WHERE state IN ('queued', 'sending') AND due_at <= $1 ORDER BY due_at LIMIT $2`+tx.d.skipLocked(), micros(now), limit)
+		` WHERE state IN ('queued', 'sending') AND due_at <= $1`+exceptChannels(&args, not, stale)+` ORDER BY due_at LIMIT $2`+tx.d.skipLocked(), args...)
 }
 
-// NextDelivery is when the first delivery falls due; zero when none waits. It may be past.
-func (tx *Tx) NextDelivery() (time.Time, error) {
+// exceptChannels leaves out deliveries of the channels not that were made after stale.
+func exceptChannels(args *[]any, not []handoff.Channel, stale time.Time) string {
+	if len(not) == 0 {
+		return ""
+	}
+	*args = append(*args, micros(stale))
+	condition := " AND (created_at <= $" + itoa(len(*args)) + " OR channel NOT IN ("
+	for i, channel := range not {
+		*args = append(*args, string(channel))
+		if i > 0 {
+			condition += ", "
+		}
+		condition += "$" + itoa(len(*args))
+	}
+	return condition + "))"
+}
+
+// NextDelivery is when the first delivery falls due that [Tx.DueDeliveries] does not leave out; zero when
+// none waits. It may be past.
+func (tx *Tx) NextDelivery(not []handoff.Channel, stale time.Time) (time.Time, error) {
 	var at int64
-	err := tx.row(`SELECT due_at FROM deliveries` + tx.d.by("deliveries_due") + ` WHERE state IN ('queued', 'sending') ORDER BY due_at LIMIT 1`).scan(&at)
+	var args []any
+	condition := exceptChannels(&args, not, stale)
+	err := tx.row(`SELECT due_at FROM deliveries`+tx.d.by("deliveries_due")+` WHERE state IN ('queued', 'sending')`+condition+` ORDER BY due_at LIMIT 1`, args...).scan(&at)
 	if IsNoRows(err) {
 		err = nil
 	}

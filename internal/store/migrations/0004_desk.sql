@@ -4,6 +4,7 @@
 CREATE TABLE businesses (
   slug           text PRIMARY KEY,
   name           text NOT NULL,
+  search         text NOT NULL,
   timezone       text NOT NULL,
   preferred      text NOT NULL,
   phone          text NOT NULL,
