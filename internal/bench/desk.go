@@ -182,7 +182,7 @@ func queueMail(ctx context.Context, h *hub.Hub, call hub.Call, key string) error
 // takeMail takes the one that is due, says how long that took, and reports it as sent.
 func takeMail(ctx context.Context, h *hub.Hub) (time.Duration, error) {
 	began := time.Now()
-	list, err := h.TakeDeliveries(ctx, 16)
+	list, err := h.TakeDeliveries(ctx, hub.Lane{Channel: handoff.ChannelEmail}, 16)
 	took := time.Since(began)
 	if err == nil && len(list) != 1 {
 		err = fmt.Errorf("%d were due", len(list))

@@ -17,6 +17,8 @@ import (
 // Outgoing is a delivery that was taken, ready to be sent. Attempt fences the report.
 type Outgoing struct {
 	handoff.Notification
+	// Recipient is the id of whom it is for.
+	Recipient string
 	// Refused is why it must not go out any more; empty for all others.
 	Refused string
 }
@@ -31,21 +33,26 @@ func (h *Hub) kick() {
 	}
 }
 
-// cannotSend are the channels that are not configured here. Another node may have them: what goes out by
-// them is left alone until it would be given up.
-func (h *Hub) cannotSend() []handoff.Channel {
-	if h.cfg.Mail {
-		return nil
-	}
-	return []handoff.Channel{handoff.ChannelEmail}
+// Lane is what is sent together: what waits in one holds up nothing in another.
+type Lane struct {
+	Channel handoff.Channel
+	// Not are recipients that have enough on their way.
+	Not []string
 }
 
-// stale is since when a delivery must have waited for a node to take it that cannot send it.
-func stale(tx *store.Tx) time.Time { return tx.Now().Add(-handoff.GiveUpAfter) }
+// query selects what this node may take. What goes out by a channel that is not configured here another
+// node may send: it is left alone until it would be given up.
+func (h *Hub) query(tx *store.Tx, lane Lane) store.DueQuery {
+	q := store.DueQuery{Channel: lane.Channel, Not: lane.Not}
+	if lane.Channel == handoff.ChannelEmail && !h.cfg.Mail {
+		q.MadeBy = tx.Now().Add(-handoff.GiveUpAfter)
+	}
+	return q
+}
 
-// TakeDeliveries takes at most limit due deliveries that this node can send. Each must be reported with [Hub.ReportDelivery];
+// TakeDeliveries takes at most limit due deliveries of a lane that this node can send. Each must be reported with [Hub.ReportDelivery];
 // one that is not is taken anew when its lease is over.
-func (h *Hub) TakeDeliveries(ctx context.Context, limit int) ([]Outgoing, error) {
+func (h *Hub) TakeDeliveries(ctx context.Context, lane Lane, limit int) ([]Outgoing, error) {
 	secret, err := h.linkSecret(ctx)
 	if err != nil {
 		return nil, err
@@ -53,7 +60,7 @@ func (h *Hub) TakeDeliveries(ctx context.Context, limit int) ([]Outgoing, error)
 	var taken []handoff.Delivery
 	err = h.st.Write(ctx, func(tx *store.Tx) error {
 		taken = nil
-		list, err := tx.DueDeliveries(tx.Now(), h.cannotSend(), stale(tx), limit)
+		list, err := tx.DueDeliveries(tx.Now(), h.query(tx, lane), limit)
 		if err != nil {
 			return err
 		}
@@ -82,11 +89,11 @@ func (h *Hub) TakeDeliveries(ctx context.Context, limit int) ([]Outgoing, error)
 	return append(out, sentEarly(h)...), nil
 }
 
-// UntilDelivery is how long it takes until a delivery falls due, at most the given time.
-func (h *Hub) UntilDelivery(ctx context.Context, most time.Duration) (wait time.Duration, err error) {
+// UntilDelivery is how long it takes until a delivery of a lane falls due, at most the given time.
+func (h *Hub) UntilDelivery(ctx context.Context, lane Lane, most time.Duration) (wait time.Duration, err error) {
 	wait = most
 	err = h.st.Read(ctx, func(tx *store.Tx) error {
-		at, err := tx.NextDelivery(h.cannotSend(), stale(tx))
+		at, err := tx.NextDelivery(h.query(tx, lane))
 		if err == nil && !at.IsZero() {
 			wait = min(max(at.Sub(tx.Now()), 0), most)
 		}
@@ -97,7 +104,7 @@ func (h *Hub) UntilDelivery(ctx context.Context, most time.Duration) (wait time.
 
 // outgoing collects what a notification says. The link is derived anew each time.
 func (h *Hub) outgoing(tx *store.Tx, d *handoff.Delivery, secret []byte) (Outgoing, error) {
-	n := Outgoing{Notification: handoff.Notification{
+	n := Outgoing{Recipient: d.Recipient, Notification: handoff.Notification{
 		ID: d.ID, HandoffID: d.HandoffID, Kind: d.Kind, Channel: d.Channel, CreatedAt: d.CreatedAt, Attempt: d.Attempts, First: d.ID,
 	}}
 	row, err := tx.Handoff(d.HandoffID)

@@ -23,18 +23,18 @@ func TestANodeWithoutMailLeavesItToOthersUntilItIsGivenUp(t *testing.T) {
 			t.Fatalf("%+v", out.Delivery)
 		}
 		f.Clock.Advance(time.Hour)
-		list, err := without.TakeDeliveries(bg, 10)
+		list, err := without.TakeDeliveries(bg, hub.Lane{Channel: handoff.ChannelEmail}, 10)
 		noError(t, err)
-		wait, err := without.UntilDelivery(bg, time.Minute)
+		wait, err := without.UntilDelivery(bg, hub.Lane{Channel: handoff.ChannelEmail}, time.Minute)
 		noError(t, err)
 		if len(list) != 0 || wait != time.Minute {
 			t.Errorf("the node without mail takes %+v, and looks again in %v", list, wait)
 		}
-		if wait, err := f.Hub.UntilDelivery(bg, time.Minute); wait != 0 || err != nil {
+		if wait, err := f.Hub.UntilDelivery(bg, hub.Lane{Channel: handoff.ChannelEmail}, time.Minute); wait != 0 || err != nil {
 			t.Errorf("the node with mail looks in %v (%v)", wait, err)
 		}
 		f.Clock.Advance(handoff.GiveUpAfter)
-		list, err = without.TakeDeliveries(bg, 10)
+		list, err = without.TakeDeliveries(bg, hub.Lane{Channel: handoff.ChannelEmail}, 10)
 		noError(t, err)
 		if len(list) != 1 || list[0].ID != out.Delivery.ID {
 			t.Errorf("after a day it takes %+v", list)

@@ -213,7 +213,7 @@ func TestWhatKeepsFailingIsGivenUpAfterADay(t *testing.T) {
 		}
 		for hours := 0; hours < 26*6; hours++ {
 			f.Clock.Advance(10 * time.Minute)
-			list, err := f.Hub.TakeDeliveries(bg, 10)
+			list, err := f.Hub.TakeDeliveries(bg, hub.Lane{Channel: handoff.ChannelEmail}, 10)
 			noError(t, err)
 			for i := range list {
 				noError(t, f.Hub.ReportDelivery(bg, &list[i], outcome(list[i].Notification)))
@@ -345,7 +345,7 @@ func TestANotificationThatIsLateIsNotSent(t *testing.T) {
 		_, err = f.Hub.EditBusiness(bg, hubtest.Operator(), hub.BusinessInput{Slug: "shop", Channel: ptr("form"), FormURL: ptr("https://shop.example/")})
 		noError(t, err)
 		f.Clock.Advance(time.Hour)
-		list, err := f.Hub.TakeDeliveries(bg, 10)
+		list, err := f.Hub.TakeDeliveries(bg, hub.Lane{Channel: handoff.ChannelEmail}, 10)
 		noError(t, err)
 		for i := range list {
 			noError(t, f.Hub.ReportDelivery(bg, &list[i], handoff.Outcome{Kind: handoff.OutcomeRefused, Reason: list[i].Refused}))

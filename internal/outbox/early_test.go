@@ -79,7 +79,7 @@ func TestNothingIsSentOfAHandoffWhoseConnectionIsLostAtItsCommit(t *testing.T) {
 	}))
 	f.Shop()
 	anna := f.Agent("anna@acme")
-	if _, err := f.Hub.TakeDeliveries(t.Context(), 1); err != nil { // makes the secret that it needs
+	if _, err := f.Hub.TakeDeliveries(t.Context(), hub.Lane{Channel: handoff.ChannelEmail}, 1); err != nil { // makes the secret that it needs
 		t.Fatal(err)
 	}
 	var box *hubtest.Postbox

@@ -77,17 +77,13 @@ func runNode(text string) error {
 		}
 	}
 	var ahead atomic.Int64
-	var watching, armed atomic.Bool
+	var armed atomic.Bool
 	var counts [3]atomic.Int64
-	quiet := make(chan struct{})
-	quieten := sync.OnceFunc(func() { close(quiet) })
 	cfg := store.Config{Path: spec.Path, URL: spec.URL}
 	cfg.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	cfg.Pause = func(at store.Point) {
 		if armed.Load() {
 			hold(fmt.Sprint(pointWords[at], " ", counts[at].Add(1)))
-		} else if at == store.Ends && watching.Load() {
-			quieten()
 		}
 	}
 	ctx := context.Background()
@@ -100,7 +96,7 @@ func runNode(text string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := n.hub.TakeDeliveries(ctx, 0); err != nil { // makes the secret that it needs
+	if _, err := n.hub.TakeDeliveries(ctx, hub.Lane{Channel: handoff.ChannelEmail}, 0); err != nil { // makes the secret that it needs
 		return err
 	}
 	send := senderFunc(func(ctx context.Context, what handoff.Notification) handoff.Outcome {
@@ -108,10 +104,8 @@ func runNode(text string) error {
 		hold(holdWhenAnswered)
 		return o
 	})
-	watching.Store(true)
 	go func() { _ = outbox.Send(ctx, n.hub, send, slog.New(slog.DiscardHandler), telemetry.New()) }()
-	<-quiet // its first look is over, so that the next write is the initiate
-	armed.Store(true)
+	armed.Store(true) // a look at what is not there writes nothing: the next write is the initiate
 	say("ready")
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {

@@ -60,39 +60,45 @@ func (tx *Tx) LockDelivery(id string) (handoff.Delivery, error) {
 	return list[0], nil
 }
 
+// DueQuery selects deliveries of one channel that wait.
+type DueQuery struct {
+	Channel handoff.Channel
+	// MadeBy leaves out those that were made later; zero leaves out none.
+	MadeBy time.Time
+	// Not are recipients left out.
+	Not []string
+}
+
+// where is q for a WHERE whose arguments so far are args.
+func (q *DueQuery) where(args *[]any) string {
+	arg := func(v any) string {
+		*args = append(*args, v)
+		return "$" + itoa(len(*args))
+	}
+	out := "state IN ('queued', 'sending') AND channel = " + arg(string(q.Channel))
+	if !q.MadeBy.IsZero() {
+		out += " AND created_at <= " + arg(micros(q.MadeBy))
+	}
+	for _, id := range q.Not {
+		out += " AND recipient_id <> " + arg(id)
+	}
+	return out
+}
+
 // DueDeliveries reads those that wait to be taken at now, the longest due first, and keeps them until
-// the end of tx. Those that another holds are left out, and so are those of the channels not, unless they
-// have waited since stale.
-func (tx *Tx) DueDeliveries(now time.Time, not []handoff.Channel, stale time.Time, limit int) ([]handoff.Delivery, error) {
+// the end of tx. Those that another holds are left out.
+func (tx *Tx) DueDeliveries(now time.Time, q DueQuery, limit int) ([]handoff.Delivery, error) {
 	args := []any{micros(now), limit}
 	return tx.deliveries("SELECT "+deliveryColumns+" FROM deliveries h"+tx.d.by("deliveries_due")+
-		` WHERE state IN ('queued', 'sending') AND due_at <= $1`+exceptChannels(&args, not, stale)+` ORDER BY due_at LIMIT $2`+tx.d.skipLocked(), args...)
+		" WHERE "+q.where(&args)+" AND due_at <= $1 ORDER BY due_at LIMIT $2"+tx.d.skipLocked(), args...)
 }
 
-// exceptChannels leaves out deliveries of the channels not that were made after stale.
-func exceptChannels(args *[]any, not []handoff.Channel, stale time.Time) string {
-	if len(not) == 0 {
-		return ""
-	}
-	*args = append(*args, micros(stale))
-	condition := " AND (created_at <= $" + itoa(len(*args)) + " OR channel NOT IN ("
-	for i, channel := range not {
-		*args = append(*args, string(channel))
-		if i > 0 {
-			condition += ", "
-		}
-		condition += "$" + itoa(len(*args))
-	}
-	return condition + "))"
-}
-
-// NextDelivery is when the first delivery falls due that [Tx.DueDeliveries] does not leave out; zero when
-// none waits. It may be past.
-func (tx *Tx) NextDelivery(not []handoff.Channel, stale time.Time) (time.Time, error) {
+// NextDelivery is when the first delivery falls due; zero when none waits. It may be past.
+func (tx *Tx) NextDelivery(q DueQuery) (time.Time, error) {
 	var at int64
 	var args []any
-	condition := exceptChannels(&args, not, stale)
-	err := tx.row(`SELECT due_at FROM deliveries`+tx.d.by("deliveries_due")+` WHERE state IN ('queued', 'sending')`+condition+` ORDER BY due_at LIMIT 1`, args...).scan(&at)
+	where := q.where(&args)
+	err := tx.row("SELECT due_at FROM deliveries"+tx.d.by("deliveries_due")+" WHERE "+where+" ORDER BY due_at LIMIT 1", args...).scan(&at)
 	if IsNoRows(err) {
 		err = nil
 	}

@@ -99,6 +99,6 @@ CREATE TABLE deliveries (
   spend_day    text NOT NULL,
   cost         bigint NOT NULL
 );
-CREATE INDEX deliveries_due ON deliveries (due_at) WHERE state IN ('queued', 'sending');
+CREATE INDEX deliveries_due ON deliveries (channel, due_at) WHERE state IN ('queued', 'sending');
 CREATE INDEX deliveries_by_handoff ON deliveries (handoff_id);
 CREATE INDEX deliveries_at_fault ON deliveries (updated_at, id) WHERE state IN ('unconfirmed', 'dead');
