@@ -175,3 +175,22 @@ func TestABusinessIsFoundInAnyCaseAndScript(t *testing.T) {
 		}
 	})
 }
+
+func TestWhoComesBesideTheNodesKnowsHowTheyAreReached(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		if got, err := hub.ReadServed(bg, f.Store); err != nil || got != (hub.Served{}) {
+			t.Errorf("before anybody serves: %+v %v", got, err)
+		}
+		for _, s := range []hub.Served{{PublicURL: "https://hub.example", Mail: true}, {PublicURL: "https://other.example"}} {
+			noError(t, hub.TellServed(bg, f.Store, s))
+			want := s
+			if !f.Store.Shared() {
+				want = hub.Served{} // there is one process at a time
+			}
+			if got, err := hub.ReadServed(bg, f.Store); err != nil || got != want {
+				t.Errorf("%+v is read as %+v (%v)", s, got, err)
+			}
+		}
+	})
+}
