@@ -2,8 +2,11 @@ package restapi
 
 import (
 	"net/http"
+	"net/url"
 
+	"handclasp/internal/handoff"
 	"handclasp/internal/hub"
+	"handclasp/internal/store"
 )
 
 // AgentDetail is all that the operator may see of an agent.
@@ -17,6 +20,7 @@ type AgentDetail struct {
 	Blocks       []Block             `json:"blocks"`     // whom it keeps away
 	BlockedBy    []Block             `json:"blocked_by"` // who keeps it away
 	Handoffs     Load                `json:"handoffs"`
+	Notify       []AgentChannel      `json:"notify"` // where it is told of its inbox outside
 }
 
 // Block is one agent that another keeps away, or that keeps it away.
@@ -46,11 +50,25 @@ type AgentNotify struct {
 	Channels []AgentChannel `json:"channels"`
 }
 
-// AgentChannel is one of them. The secret is shown when it is made and never again.
+// AgentChannel is one of them. The secret is shown when it is made and never again; of the address of a
+// chat only the host, for the rest is its secret.
 type AgentChannel struct {
 	Channel string `json:"channel"`
 	Address string `json:"address"`
 	Secret  string `json:"secret,omitempty"`
+	// Forbidden is why this hub does not dial the address.
+	Forbidden string `json:"forbidden,omitempty"`
+}
+
+func agentChannel(c *store.AgentChannel) AgentChannel {
+	address := c.Address
+	if c.Channel == handoff.ChannelSlack {
+		address = "its address is secret"
+		if u, err := url.Parse(c.Address); err == nil {
+			address = u.Scheme + "://" + u.Host + "/…"
+		}
+	}
+	return AgentChannel{Channel: string(c.Channel), Address: address, Secret: c.Secret}
 }
 
 func (o *operator) setNotify(w http.ResponseWriter, r *http.Request) {
@@ -60,8 +78,9 @@ func (o *operator) setNotify(w http.ResponseWriter, r *http.Request) {
 	}
 	n, err := o.hub.SetNotify(r.Context(), asOperator, r.PathValue("handle"), in)
 	out := AgentNotify{n.Handle, make([]AgentChannel, len(n.Channels))}
-	for i, c := range n.Channels {
-		out.Channels[i] = AgentChannel{string(c.Channel), c.Address, c.Secret}
+	for i := range n.Channels {
+		out.Channels[i] = agentChannel(&n.Channels[i])
+		out.Channels[i].Forbidden = n.Forbidden[n.Channels[i].Channel]
 	}
 	o.answer(w, r, err, out)
 }
@@ -106,9 +125,13 @@ func agentDetail(a *hub.AgentInfo) AgentDetail {
 	out := AgentDetail{
 		Agent: agentJSON(a), Email: a.Email, Capabilities: orEmpty(a.Capabilities), Tags: a.Tags, Unlisted: a.Unlisted,
 		Keys: keysJSON(a), Blocks: make([]Block, len(a.Blocks)), BlockedBy: make([]Block, len(a.BlockedBy)), Handoffs: Load{a.Open, a.Held},
+		Notify: make([]AgentChannel, len(a.Channels)),
 	}
 	if out.Tags == nil {
 		out.Tags = map[string][]string{}
+	}
+	for i := range a.Channels {
+		out.Notify[i] = agentChannel(&a.Channels[i])
 	}
 	for i, b := range a.Blocks {
 		out.Blocks[i] = Block{b.Handle, b.Reason, stamp(b.Since)}
