@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -215,6 +216,9 @@ func preferTyped(k *kong.Context) {
 		flags[f.Name] = f
 	}
 	for _, pair := range contrary {
+		if slices.Contains(pair[:], "url") && flags["key-file"] == nil {
+			continue // --url is what this command writes down, and not where the hub is
+		}
 		for i, name := range pair {
 			if other := flags[pair[1-i]]; typed[name] && other != nil && !typed[other.Name] {
 				other.Target.SetZero()

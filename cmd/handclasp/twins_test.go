@@ -103,3 +103,18 @@ func TestWhatOneCommandIsToDoIsNeverTakenFromTheEnvironment(t *testing.T) {
 		t.Error(help)
 	}
 }
+
+// The address that agent add writes into a client's configuration is not where the command works.
+func TestAnAddressForAClientLeavesTheFolderOfTheEnvironment(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "hub")
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("HANDCLASP_DATA", data)
+	mustRun(t, "agent", "add", "frank@acme", "--client", "claude", "--url", "https://hub.example.com")
+	mustRun(t, "agent", "key", "rotate", "frank@acme", "--client", "claude", "--url", "https://hub.example.com")
+	mustRun(t, "invite", "gina@acme", "--url", "https://hub.example.com")
+	if out := mustRun(t, "agent", "list", "--data", data); !strings.Contains(out, "frank@acme") {
+		t.Error(out)
+	}
+	refused(t, 1, "no agent is registered", "tail", "--as", "nobody@acme")
+	refused(t, 2, "HANDCLASP_KEY", "inbox", "--url", "https://hub.example.com")
+}
