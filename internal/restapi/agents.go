@@ -6,7 +6,6 @@ import (
 
 	"handclasp/internal/handoff"
 	"handclasp/internal/hub"
-	"handclasp/internal/store"
 )
 
 // AgentDetail is all that the operator may see of an agent.
@@ -60,15 +59,15 @@ type AgentChannel struct {
 	Forbidden string `json:"forbidden,omitempty"`
 }
 
-func agentChannel(c *store.AgentChannel) AgentChannel {
-	address := c.Address
-	if c.Channel == handoff.ChannelSlack {
+func agentChannel(channel handoff.Channel, address, secret string) AgentChannel {
+	if channel == handoff.ChannelSlack {
+		u, err := url.Parse(address)
 		address = "its address is secret"
-		if u, err := url.Parse(c.Address); err == nil {
+		if err == nil {
 			address = u.Scheme + "://" + u.Host + "/…"
 		}
 	}
-	return AgentChannel{Channel: string(c.Channel), Address: address, Secret: c.Secret}
+	return AgentChannel{Channel: string(channel), Address: address, Secret: secret}
 }
 
 func (o *operator) setNotify(w http.ResponseWriter, r *http.Request) {
@@ -78,9 +77,9 @@ func (o *operator) setNotify(w http.ResponseWriter, r *http.Request) {
 	}
 	n, err := o.hub.SetNotify(r.Context(), asOperator, r.PathValue("handle"), in)
 	out := AgentNotify{n.Handle, make([]AgentChannel, len(n.Channels))}
-	for i := range n.Channels {
-		out.Channels[i] = agentChannel(&n.Channels[i])
-		out.Channels[i].Forbidden = n.Forbidden[n.Channels[i].Channel]
+	for i, c := range n.Channels {
+		out.Channels[i] = agentChannel(c.Channel, c.Address, c.Secret)
+		out.Channels[i].Forbidden = n.Forbidden[c.Channel]
 	}
 	o.answer(w, r, err, out)
 }
@@ -130,8 +129,8 @@ func agentDetail(a *hub.AgentInfo) AgentDetail {
 	if out.Tags == nil {
 		out.Tags = map[string][]string{}
 	}
-	for i := range a.Channels {
-		out.Notify[i] = agentChannel(&a.Channels[i])
+	for i, c := range a.Channels {
+		out.Notify[i] = agentChannel(c.Channel, c.Address, c.Secret)
 	}
 	for i, b := range a.Blocks {
 		out.Blocks[i] = Block{b.Handle, b.Reason, stamp(b.Since)}
