@@ -38,7 +38,7 @@ func (c *agentNotifyCmd) Run(e *env) error {
 		}
 		for _, one := range out.Channels {
 			if one.Forbidden != "" {
-				fmt.Fprintf(e.stderr, "warning: %s. The address is kept, and the hub does not dial it as it runs now: if it is to, start it with handclasp serve --notify-allow-network and that network, such as 10.1.0.0/16\n", one.Forbidden)
+				fmt.Fprintf(e.stderr, "warning: %s. The address is kept; if the hub is to dial it, start that with handclasp serve --notify-allow-network and the network, such as 10.1.0.0/16\n", one.Forbidden)
 			}
 		}
 		if c.JSON {

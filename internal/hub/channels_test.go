@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 
 	"handclasp/internal/handoff"
@@ -92,6 +93,39 @@ func TestTheLastNewsIsToldWhateverWasTakenMeanwhile(t *testing.T) {
 			t.Errorf("under way is %+v", under)
 		}
 		want(taken(), "handoff.completed completed")
+	})
+}
+
+func TestNoEndIsLostAmongNewsThatGoOutMeanwhile(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		anna, frank := f.Agent("anna@acme"), f.Agent("frank@acme")
+		_, err := f.Hub.SetNotify(bg, hubtest.Operator(), "anna@acme", hub.NotifyInput{Webhook: "https://ci.example.com/hook"})
+		noError(t, err)
+		box := f.Post(f.Hub, nil)
+		var work sync.WaitGroup
+		ids := map[string]bool{}
+		for range 10 {
+			id := send(f, anna, hub.CreateInput{To: "frank@acme"}).ThreadID
+			ids[id] = true
+			work.Go(func() {
+				accept(f, frank, id)
+				say(f, frank, id, "on it")
+				complete(f, frank, id)
+			})
+		}
+		work.Wait()
+		eventually(t, "she is told of every end", func() bool {
+			ended := map[string]bool{}
+			for _, n := range box.All() {
+				if n.Event == handoff.EventCompleted && n.Status == "completed" {
+					ended[n.HandoffID] = true
+				} else if n.Event == handoff.EventCompleted || n.Status == "completed" {
+					t.Errorf("%s with the status %s", n.Event, n.Status)
+				}
+			}
+			return len(ended) == len(ids)
+		})
 	})
 }
 
