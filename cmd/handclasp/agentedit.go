@@ -66,6 +66,7 @@ func showAgent(e *env, a *restapi.AgentDetail) error {
 		{"handoffs", fmt.Sprintf("%d open for it, %d held by it", a.Handoffs.Open, a.Handoffs.Held)},
 		{"blocks", blockList(a.Blocks)},
 		{"blocked by", blockList(a.BlockedBy)},
+		{"told by", channelList(a.Notify)},
 	} {
 		if _, err := fmt.Fprintf(w, "%s\t%s\n", f[0], lineOrDash(f[1])); err != nil {
 			return err
@@ -86,6 +87,14 @@ func tagList(tags map[string][]string) string {
 		for _, v := range tags[key] {
 			list = append(list, key+"="+v)
 		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func channelList(channels []restapi.AgentChannel) string {
+	list := make([]string, len(channels))
+	for i, c := range channels {
+		list[i] = c.Channel + " at " + c.Address
 	}
 	return strings.Join(list, ", ")
 }

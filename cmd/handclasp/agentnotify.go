@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"handclasp/internal/config"
 	"handclasp/internal/hub"
 	"handclasp/internal/restapi"
@@ -33,6 +35,11 @@ func (c *agentNotifyCmd) Run(e *env) error {
 		in := hub.NotifyInput{Email: c.Email, Webhook: c.Webhook, Slack: c.Slack, Off: c.Off}
 		if err := o.post("/operator/agents/"+escape(c.Handle)+"/notify", in, &out); err != nil {
 			return err
+		}
+		for _, one := range out.Channels {
+			if one.Forbidden != "" {
+				fmt.Fprintf(e.stderr, "warning: %s. The address is kept; if the hub is to dial it, start that with handclasp serve --notify-allow-network and the network, such as 10.1.0.0/16\n", one.Forbidden)
+			}
 		}
 		if c.JSON {
 			return printJSON(e, out)

@@ -41,6 +41,20 @@ func (f *businessFlags) input(slug string) hub.BusinessInput {
 	}
 }
 
+// act is what a command did, in words.
+type act struct {
+	word, remark string
+	founding     bool // it makes a hub where there is none
+}
+
+func (f *businessFlags) did(word string) act {
+	a := act{word: word}
+	if f.Channel != nil && (strings.EqualFold(*f.Channel, "phone") || strings.EqualFold(*f.Channel, "text")) {
+		a.remark = " (" + strings.ToLower(*f.Channel) + " means sms: a text message)"
+	}
+	return a
+}
+
 type businessAddCmd struct {
 	config.Where  `embed:""`
 	output        `embed:""`
@@ -60,7 +74,9 @@ Examples:
 }
 
 func (c *businessAddCmd) Run(e *env) error {
-	return oneBusiness(e, &c.Where, c.output, "configured", func(o *operatorClient, out *restapi.Business) error {
+	did := c.did("configured")
+	did.founding = true
+	return oneBusiness(e, &c.Where, c.output, did, func(o *operatorClient, out *restapi.Business) error {
 		return o.post("/operator/businesses", c.input(c.Slug), out)
 	})
 }
@@ -83,7 +99,7 @@ Examples:
 }
 
 func (c *businessEditCmd) Run(e *env) error {
-	return oneBusiness(e, &c.Where, c.output, "changed", func(o *operatorClient, out *restapi.Business) error {
+	return oneBusiness(e, &c.Where, c.output, c.did("changed"), func(o *operatorClient, out *restapi.Business) error {
 		return o.post("/operator/businesses/"+escape(c.Slug)+"/edit", c.input(""), out)
 	})
 }
@@ -102,14 +118,14 @@ func (*businessShowCmd) Help() string {
 }
 
 func (c *businessShowCmd) Run(e *env) error {
-	return oneBusiness(e, &c.Where, c.output, "", func(o *operatorClient, out *restapi.Business) error {
+	return oneBusiness(e, &c.Where, c.output, act{}, func(o *operatorClient, out *restapi.Business) error {
 		return o.get("/operator/businesses/"+escape(c.Slug), out)
 	})
 }
 
 // oneBusiness runs a command on one business and shows how that is configured then.
-func oneBusiness(e *env, where *config.Where, out output, did string, run func(*operatorClient, *restapi.Business) error) error {
-	return operate(e, where, func(o *operatorClient) error {
+func oneBusiness(e *env, where *config.Where, out output, did act, run func(*operatorClient, *restapi.Business) error) error {
+	return operateOn(e, where, did.founding, func(o *operatorClient) error {
 		var b restapi.Business
 		if err := run(o, &b); err != nil {
 			return err
@@ -117,8 +133,8 @@ func oneBusiness(e *env, where *config.Where, out output, did string, run func(*
 		if out.JSON {
 			return printJSON(e, b)
 		}
-		if did != "" {
-			if err := e.say("%s %s\n", did, b.Slug); err != nil {
+		if did.word != "" {
+			if err := e.say("%s %s%s\n", did.word, b.Slug, did.remark); err != nil {
 				return err
 			}
 		}
@@ -137,11 +153,19 @@ func oneBusiness(e *env, where *config.Where, out output, did string, run func(*
 				return err
 			}
 		}
-		if b.Reason != "" && b.Reason != handoff.ReasonForm {
-			return e.say("\nNobody can be told: %s.\n", b.Reason)
+		if reason := unreached(&b); reason != "" {
+			return e.say("\nNobody can be told: %s.\n", reason)
 		}
 		return nil
 	})
+}
+
+// unreached is why nobody can be told of a customer; empty where somebody can, or a form is shown instead.
+func unreached(b *restapi.Business) string {
+	if b.Reason == handoff.ReasonForm {
+		return ""
+	}
+	return b.Reason
 }
 
 type businessListCmd struct {
@@ -184,12 +208,12 @@ type businessImportCmd struct {
 	config.Where `embed:""`
 	output       `embed:""`
 	File         string `arg:"" help:"A JSON file; - for standard input."`
-	Replace      bool   `help:"Overwrite those that exist."`
+	Replace      bool   `help:"Replace those that exist as a whole, caps, time zone and all: what the file does not give is gone."`
 }
 
 // Help is printed by --help.
 func (*businessImportCmd) Help() string {
-	return `The file holds a list, or an object with the list "businesses". Each has slug and, as far as wanted, name, timezone, region, daily_messages, daily_cost and lead_routing_json, of either shape:
+	return `All that the file holds is configured, or nothing, and all its faults are told at once. A business that exists is refused, or with --replace replaced as a whole. The file holds a list, or an object with the list "businesses". Each has slug and, as far as wanted, name, timezone, region, daily_messages, daily_cost and lead_routing_json, of either shape:
 
   {"preferred_channel": "phone|text|email|form", "phone": …, "email": …, "form_url": …}
   {"preferred": "sms|email", "sms_to": …, "email_to": …}
@@ -222,7 +246,7 @@ func (c *businessImportCmd) Run(e *env) error {
 	}
 	list, err := restapi.DecodeBusinesses(b)
 	if err != nil {
-		return fmt.Errorf("%s: it is not a list of businesses: %s", c.File, strings.TrimPrefix(err.Error(), "json: "))
+		return fmt.Errorf("%s: %w", c.File, err)
 	}
 	if len(list) == 0 {
 		return errors.New(c.File + ": it holds no business")
@@ -232,9 +256,24 @@ func (c *businessImportCmd) Run(e *env) error {
 		if err := o.post("/operator/businesses/import", restapi.BusinessImport{Businesses: list, Replace: c.Replace}, &out); err != nil {
 			return err
 		}
+		for _, b := range out.Businesses {
+			for _, flag := range b.CapsDropped {
+				fmt.Fprintf(e.stderr, "warning: %s has no --%s any more; the file gives none, and a business is replaced as a whole\n", b.Slug, strings.ReplaceAll(flag, "_", "-"))
+			}
+		}
 		if c.JSON {
 			return printJSON(e, out)
 		}
-		return e.say("configured %d businesses\n", len(out.Businesses))
+		if err := e.say("configured %d businesses\n", len(out.Businesses)); err != nil {
+			return err
+		}
+		for i := range out.Businesses {
+			if reason := unreached(&out.Businesses[i]); reason != "" {
+				if err := e.say("%s: nobody can be told: %s\n", out.Businesses[i].Slug, reason); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
 	})
 }

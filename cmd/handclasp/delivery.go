@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"handclasp/internal/config"
+	"handclasp/internal/handoff"
 	"handclasp/internal/restapi"
 )
 
@@ -25,7 +26,7 @@ type deliveryListCmd struct {
 
 // Help is printed by --help.
 func (*deliveryListCmd) Help() string {
-	return `The newest first. A refused one certainly did not go out; a dead one was given up after a day; of an unconfirmed one nobody knows.
+	return `The newest first. KIND is handoff for the first notification of a person, reply for a message to that person, and news for an agent that is told outside. A refused one certainly did not go out; a dead one was given up after a day; of an unconfirmed one nobody knows.
 
 Examples:
 
@@ -52,14 +53,22 @@ func (c *deliveryListCmd) Run(e *env) error {
 		if len(out.Deliveries) == 0 {
 			return e.say("no deliveries\n")
 		}
-		if err := table(e, "DELIVERY\tTO\tBY\tSTATE\tREASON\tTRIES\tUPDATED\tHANDOFF", len(out.Deliveries), func(i int) string {
+		if err := table(e, "DELIVERY\tKIND\tTO\tBY\tSTATE\tREASON\tTRIES\tUPDATED\tNEXT TRY\tHANDOFF", len(out.Deliveries), func(i int) string {
 			d := out.Deliveries[i]
-			return strings.Join([]string{d.DeliveryID, d.Recipient, lineOrDash(d.Channel), d.State, lineOrDash(d.Reason), fmt.Sprint(d.Attempts), d.UpdatedAt, d.HandoffID}, "\t")
+			return strings.Join([]string{d.DeliveryID, d.Kind, d.Recipient, lineOrDash(d.Channel), d.State, lineOrDash(d.Reason), fmt.Sprint(d.Attempts), d.UpdatedAt, orDash(nextTry(&d)), d.HandoffID}, "\t")
 		}); err != nil || out.NextCursor == "" {
 			return err
 		}
 		return e.say("\nthere are more: --cursor %s\n", out.NextCursor)
 	})
+}
+
+// nextTry is when a delivery that waits is taken; nil for others.
+func nextTry(d *restapi.Delivery) *string {
+	if d.State != string(handoff.DeliveryQueued) {
+		return nil
+	}
+	return d.DueAt
 }
 
 type deliveryResendCmd struct {
@@ -132,12 +141,12 @@ type keyCmd struct {
 type keyRotateSigningCmd struct {
 	config.Where `embed:""`
 	output       `embed:""`
-	AtOnce       bool `name:"at-once" help:"What other keys signed counts no more: all continuations and sessions end."`
+	AtOnce       bool `name:"at-once" help:"What other keys signed counts no more: all links to the next agent end, and the sessions of those who redeemed one. Persons' links /h/… are not affected."`
 }
 
 // Help is printed by --help.
 func (*keyRotateSigningCmd) Help() string {
-	return `What the last key signed counts on for eight days, longer than any of it lasts. The keys of agents are others: handclasp agent key rotate.
+	return `Of the links that the desk gives out, the key signs those to the next agent (…/a2a/continue/…) and the sessions of those who redeemed one without a key. Persons' links (…/h/…) are made otherwise and are not affected: handclasp continuation revoke ends one. What the last key signed counts on for eight days, longer than any of it lasts. The keys of agents are others: handclasp agent key rotate.
 
 Examples:
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"handclasp/internal/config"
@@ -127,7 +128,14 @@ func (d *doctor) mail() {
 		d.note("mail", fault, "mend the server, or --smtp-url and the password; then: handclasp notify test --email ADDRESS", "%v", err)
 		return
 	}
-	d.note("mail", fine, "", "the mail server takes our credentials")
+	if sender.Authenticates() {
+		d.note("mail", fine, "", "the mail server takes our credentials")
+	} else {
+		d.note("mail", fine, "", "the mail server answers, and is asked without credentials")
+	}
+	if public := d.cfg.PublicURL; public == "" || loopback(strings.TrimPrefix(strings.TrimPrefix(public, "https://"), "http://")) {
+		d.note("mail", warning, "name the address by which people reach the hub with --public-url", "the links in mails lead to this machine only")
+	}
 }
 
 func (d *doctor) database() {
@@ -201,6 +209,7 @@ func (d *doctor) contents(in *store.Inspection) {
 	if in.Schema != store.SchemaVersion {
 		return
 	}
+	d.desk(in)
 	if in.Agents == 0 {
 		d.note("agents", warning, "handclasp agent add me@home"+d.where(), "no agent is registered, so nobody can call")
 		return
@@ -209,6 +218,23 @@ func (d *doctor) contents(in *store.Inspection) {
 	if !in.Waiting.IsZero() && in.Now.Sub(in.Waiting) > 24*time.Hour {
 		d.note("handoffs", warning, "handclasp handoff list --unfetched"+d.where()+" shows them", "a handoff has waited since %s, and its recipient has not looked", in.Waiting.Format(time.RFC3339))
 	}
+}
+
+// desk looks for businesses that cannot be reached, and for customers whom nobody was told about.
+func (d *doctor) desk(in *store.Inspection) {
+	if in.ByMail > 0 && !d.cfg.Mail.Configured() {
+		d.note("mail", warning, "start the hub with --smtp-url and --mail-from, and give them to doctor too", "%s, and no mail server is configured: nobody there is told of a customer", counted(in.ByMail, "business is reached by e-mail", "businesses are reached by e-mail"))
+	}
+	if in.Untold > 0 {
+		d.note("desk", warning, "handclasp handoff list --untold"+d.where()+" shows them, handclasp handoff show ID why; then handclasp delivery resend DELIVERY", "%s of whom nobody was told, or nobody knows whether", counted(in.Untold, "customer waits", "customers wait"))
+	}
+}
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // where repeats the flag that names the database, for a command to paste.

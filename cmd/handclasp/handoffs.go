@@ -19,13 +19,14 @@ type handoffListCmd struct {
 	config.Where   `embed:""`
 	output         `embed:""`
 	Status         []string `help:"Only pending, accepted, completed, declined, cancelled or expired ones, or in words of the pool OPEN, CLAIMED, VERIFYING, COMPLETED, REJECTED, CANCELLED, EXPIRED; may be repeated." placeholder:"STATUS"`
-	Door           string   `help:"Only those of the door team or pool." enum:",team,pool" default:"" placeholder:"DOOR"`
+	Door           string   `help:"Only those of the door team, pool or desk." enum:",team,pool,desk" default:"" placeholder:"DOOR"`
 	Workspace      string   `help:"Only open handoffs of the workspace with this root." placeholder:"ROOT"`
 	Agent          string   `help:"Only those that this agent sent, received or holds." placeholder:"HANDLE"`
 	From           string   `help:"Only those that this agent sent." placeholder:"HANDLE"`
-	To             string   `help:"Only those that were sent to this agent." placeholder:"HANDLE"`
+	To             string   `help:"Only those that were sent to this agent, or to person:SLUG, the person of a business." placeholder:"HANDLE"`
 	Since          string   `help:"Only those created since: a time such as 2026-11-30T12:00:00Z, or an age such as 2h or 3d." placeholder:"TIME"`
 	Unfetched      bool     `help:"Only pending ones that their recipient never looked at."`
+	Untold         bool     `help:"Only open ones of the desk whose person was not told, or nobody knows."`
 	HeldLongerThan string   `help:"Only those that their holder has had for longer, such as 2h." placeholder:"AGE"`
 	Limit          int      `help:"At most so many, 1 to 200 (default 50)."`
 	Cursor         string   `help:"Go on where a list ended: its next cursor."`
@@ -38,6 +39,8 @@ func (handoffListCmd) Help() string {
 
   handclasp handoff list --status pending --to frank@acme
   handclasp handoff list --unfetched                      nobody has looked at these
+  handclasp handoff list --untold                         customers whom nobody was told about
+  handclasp handoff list --to person:corner-shop
   handclasp handoff list --held-longer-than 2h            accepted and not finished
   handclasp handoff list --door pool --workspace /srv/shop --status OPEN
   handclasp handoff list --since 1d --all --json`
@@ -50,11 +53,14 @@ func (c *handoffListCmd) query() (url.Values, error) {
 			q.Set(name, value)
 		}
 	}
-	if c.Workspace != "" && c.Door == string(handoff.DoorTeam) {
-		return nil, usageError{errors.New("--workspace and --door team exclude each other: what is sent to a teammate is of no workspace")}
+	if c.Workspace != "" && (c.Door == string(handoff.DoorTeam) || c.Door == string(handoff.DoorDesk)) {
+		return nil, usageError{fmt.Errorf("--workspace and --door %s exclude each other: only what is offered at the pool is of a workspace", c.Door)}
 	}
 	if c.Unfetched && c.HeldLongerThan != "" {
 		return nil, usageError{errors.New("--unfetched and --held-longer-than exclude each other: what nobody fetched is held by nobody")}
+	}
+	if c.Untold {
+		q.Set("untold", "true")
 	}
 	if c.Unfetched {
 		q.Set("unfetched", "true")
@@ -144,6 +150,9 @@ func recipientOf(h *restapi.Handoff) string {
 	to := h.To
 	if h.Pool != nil {
 		to = oneLine(h.Target.Words(), previewWidth)
+	}
+	if h.Desk != nil && h.Mode == string(handoff.AgentMode) {
+		to = "next agent of " + h.Slug
 	}
 	if h.Holder == nil || *h.Holder == to {
 		return to

@@ -23,7 +23,7 @@ type handoffShowCmd struct {
 
 // Help is printed by --help.
 func (handoffShowCmd) Help() string {
-	return `Shows who takes part, state, times, texts, drafts, messages and events; of an open handoff also target,
+	return `Shows who takes part, state, times, texts, drafts, messages, deliveries and events; of an open handoff also target,
 workspace, criteria, the latest verdict and what it waits for. Payload, structured result and feedback are
 for those who order, do or judge the work and are not shown.
 
@@ -116,6 +116,7 @@ func threadText(t *restapi.HandoffThread, now time.Time) string {
 	s.messages(t)
 	s.text("Result", t.ResultSummary)
 	s.artifacts(t.CompletionArtifacts)
+	s.deliveries(t.Deliveries)
 	if len(t.Events) > 0 {
 		s.line("\nEvents")
 	}
@@ -144,7 +145,11 @@ func (s *sheet) facts(t *restapi.HandoffThread, now time.Time) {
 		s.fact("Priority", p.Priority)
 		s.fact("Trace", oneLine(p.TraceID, maxWords))
 	}
-	s.fact("To", partyOf(t, t.To))
+	if t.Desk != nil && t.Mode == string(handoff.AgentMode) {
+		s.fact("To", "next agent of "+t.Slug)
+	} else {
+		s.fact("To", partyOf(t, t.To))
+	}
 	name, held := "Holder", "nobody"
 	if handoff.State(t.State).Terminal() {
 		name = "Last holder"
@@ -238,6 +243,28 @@ func (s *sheet) beginning(t *restapi.HandoffThread) {
 		s.text("", d.Rationale)
 		s.text("", d.SuggestedDiff)
 		s.text("", d.Reason)
+	}
+}
+
+// deliveries are what went out of it to people, and to agents outside.
+func (s *sheet) deliveries(list []restapi.Delivery) {
+	if len(list) > 0 {
+		s.line("\nDeliveries")
+	}
+	for i := range list {
+		d := &list[i]
+		tries := "tries"
+		if d.Attempts == 1 {
+			tries = "try"
+		}
+		line := fmt.Sprintf("    %s  %s to %s by %s, %s, %d %s", d.DeliveryID, d.Kind, d.Recipient, lineOrDash(d.Channel), d.State, d.Attempts, tries)
+		if d.Reason != "" {
+			line += ": " + d.Reason
+		}
+		if at := nextTry(d); at != nil {
+			line += ", next at " + *at
+		}
+		s.line("%s", line)
 	}
 }
 

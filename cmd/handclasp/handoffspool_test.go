@@ -76,7 +76,8 @@ func TestTheOperatorListsAndShowsOpenHandoffsWithoutTheirPayload(t *testing.T) {
 			}
 		}
 		w.refused(2, "exclude each other", "handoff", "list", "--door", "team", "--workspace", "/srv/shop")
-		w.refused(2, "--door", "handoff", "list", "--door", "desk")
+		w.refused(2, "--door desk exclude each other", "handoff", "list", "--door", "desk", "--workspace", "/srv/shop")
+		w.refused(2, "--door", "handoff", "list", "--door", "back")
 		w.refused(1, "the project root: \"shop\" came", "handoff", "list", "--workspace", "shop")
 		w.refused(1, "and at the pool OPEN, CLAIMED, VERIFYING", "handoff", "list", "--status", "done")
 

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -19,7 +20,7 @@ import (
 	"handclasp/internal/mcpserver"
 )
 
-// cli is the command line; kong reads flags and their HANDCLASP_… twins into it.
+// cli is the command line; kong reads flags into it, and the HANDCLASP_… twins of settings.
 type cli struct {
 	Serve        serveCmd         `cmd:"" help:"Run the hub."`
 	MCP          mcpCmd           `cmd:"" name:"mcp" help:"Serve MCP over stdio, for a client that starts its servers itself."`
@@ -29,8 +30,8 @@ type cli struct {
 	Handoff      handoffCmd       `cmd:"" help:"The operator's hand on handoffs."`
 	Business     businessCmd      `cmd:"" help:"Businesses that customers are handed to."`
 	Delivery     deliveryCmd      `cmd:"" help:"What was sent to people."`
-	Continuation continuationCmd  `cmd:"" help:"Links by which the desk hands on."`
-	Key          keyCmd           `cmd:"" help:"The key that signs those links."`
+	Continuation continuationCmd  `cmd:"" help:"Links that the desk gives out, to persons and to the next agent."`
+	Key          keyCmd           `cmd:"" help:"The key that signs links to the next agent."`
 	Notify       notifyCmd        `cmd:"" help:"Try how notifications go out."`
 	Catalog      catalogCmd       `cmd:"" help:"The words that targets of open handoffs may name."`
 	Workspace    workspaceCmd     `cmd:"" help:"The projects that open handoffs belong to."`
@@ -44,7 +45,7 @@ type cli struct {
 	Completion   completionCmd    `cmd:"" help:"Print the script that completes commands in a shell."`
 	Complete     completeCmd      `cmd:"" hidden:""`
 	Version      versionCmd       `cmd:"" help:"Show version, schema and protocol revisions."`
-	VersionToo   kong.VersionFlag `name:"version" env:"-" help:"Show the version."`
+	VersionToo   kong.VersionFlag `name:"version" help:"Show the version."`
 }
 
 // env is what a command gets from its surroundings.
@@ -129,15 +130,52 @@ func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kon
 	if err != nil {
 		dataDefault = "none is known"
 	}
+	settings, err := settingFlags()
+	if err != nil {
+		return nil, err
+	}
 	return kong.New(c,
 		kong.Name("handclasp"),
 		kong.Description("A durable handoff hub for AI agents and people."),
-		kong.DefaultEnvars("HANDCLASP"),
+		kong.PostBuild(func(k *kong.Kong) error { return giveTwins(k.Model.Node, settings) }),
 		kong.Vars{"version": "handclasp " + version(), "data_default": dataDefault, "config_default": config.DefaultConfig(), "toolsets": strings.Join(mcpserver.Toolsets(), ", ")},
 		kong.Writers(stdout, stderr),
 		kong.Exit(exit),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
+}
+
+// settingFlags are the names of the flags that have a twin in the environment: those that say where a hub
+// is, how it runs and as whom to work, which are all that package config declares, what mcp serves, and
+// how output looks. What a command is to write, whom it is to tell and what it may do without asking is said for that one
+// act; a variable that was set for something else must not say it (ADR 18).
+func settingFlags() (map[string]bool, error) {
+	var declared struct {
+		Serve    config.Serve    `cmd:""`
+		Identity config.Identity `cmd:""`
+	}
+	k, err := kong.New(&declared, kong.Vars{"data_default": "", "config_default": ""})
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{"json": true, "toolset": true, "transport": true}
+	return names, kong.Visit(k.Model.Node, func(v kong.Visitable, next kong.Next) error {
+		if f, ok := v.(*kong.Flag); ok && f.Name != "help" {
+			names[f.Name] = true
+		}
+		return next(nil)
+	})
+}
+
+// giveTwins lets the environment set those flags by their names, where they name no variable themselves.
+func giveTwins(n *kong.Node, settings map[string]bool) error {
+	return kong.Visit(n, func(v kong.Visitable, next kong.Next) error {
+		if f, ok := v.(*kong.Flag); ok && settings[f.Name] && len(f.Envs) == 0 {
+			twin := "HANDCLASP_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+			f.Envs, f.Value.Tag.Envs = []string{twin}, []string{twin}
+		}
+		return next(nil)
+	})
 }
 
 // said is an error of the parser without the empty word, by which a flag that chooses one of
@@ -178,6 +216,9 @@ func preferTyped(k *kong.Context) {
 		flags[f.Name] = f
 	}
 	for _, pair := range contrary {
+		if slices.Contains(pair[:], "url") && flags["key-file"] == nil {
+			continue // --url is what this command writes down, and not where the hub is
+		}
 		for i, name := range pair {
 			if other := flags[pair[1-i]]; typed[name] && other != nil && !typed[other.Name] {
 				other.Target.SetZero()

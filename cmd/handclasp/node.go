@@ -39,7 +39,11 @@ type node struct {
 // openNode opens the database and builds the doors. public is the address that links are made
 // from; without one they are paths.
 func openNode(ctx context.Context, cfg *config.Serve, public string, log *slog.Logger) (*node, error) {
-	senders, err := sendersOf(cfg)
+	outside, err := outsideOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	senders, err := sendersOf(cfg, outside)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +72,7 @@ func openNode(ctx context.Context, cfg *config.Serve, public string, log *slog.L
 		CallsPerMinute: cfg.LimitCallsPerMinute, ParkedCalls: cfg.LimitParkedCalls,
 		NoProposedActions: !cfg.FeatureProposedActions, NoTrace: !cfg.FeatureTrace, NoVerification: !cfg.FeatureVerification, NoDAG: !cfg.FeatureDAG,
 		StrictTrust: cfg.TrustMode == "strict", Mail: cfg.Mail.Configured(), MailElsewhere: served.Mail,
+		CheckOutside: outside.Examine,
 	})
 	n := &node{senders: senders, cfg: cfg, log: log, store: st, hub: h, metrics: metrics, endBack: func() {}}
 	n.doors = httpserver.Config{
@@ -83,13 +88,14 @@ func openNode(ctx context.Context, cfg *config.Serve, public string, log *slog.L
 	return n, nil
 }
 
-// sendersOf are the ways out that are configured.
-func sendersOf(cfg *config.Serve) (notify.Set, error) {
+// outsideOf is how the hub reaches addresses that agents gave it.
+func outsideOf(cfg *config.Serve) (notify.Outside, error) {
 	networks, err := cfg.AllowedNetworks()
-	if err != nil {
-		return nil, err
-	}
-	outside := notify.Outside{Allow: networks}
+	return notify.Outside{Allow: networks}, err
+}
+
+// sendersOf are the ways out that are configured.
+func sendersOf(cfg *config.Serve, outside notify.Outside) (notify.Set, error) {
 	senders := notify.Set{handoff.ChannelWebhook: notify.NewWebhook(outside), handoff.ChannelSlack: notify.NewSlack(outside)}
 	if cfg.Mail.Configured() {
 		email, err := mailSender(&cfg.Mail)

@@ -90,7 +90,7 @@ func unanswered(owned owner.OwnedError) error {
 // hubIn refuses a folder that holds no hub.
 func hubIn(data string) error {
 	if _, err := os.Stat(databaseFile(data)); errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("there is no hub in %s. Name its folder with --data, or begin one with handclasp agent add or handclasp serve", data)
+		return fmt.Errorf("there is no hub in %s. Name its folder with --data, or begin one with handclasp agent add, handclasp business add or handclasp serve", data)
 	}
 	return nil
 }

@@ -77,6 +77,11 @@ func serve(ctx context.Context, cfg *config.Serve, log *slog.Logger, ready func(
 	}
 	defer func() { err = errors.Join(err, n.close()) }()
 	n.run(ctx, true)
+	if !cfg.Mail.Configured() {
+		if by, err := n.hub.BusinessesByMail(ctx); err == nil && by > 0 {
+			log.Warn("businesses are reached by e-mail, and no mail server is configured: nobody there is told of a customer. Set --smtp-url and --mail-from", "businesses", by)
+		}
+	}
 	if own != nil {
 		if err := own.Guard(databaseFile(cfg.Data)); err != nil {
 			return err

@@ -3,6 +3,7 @@ package handoff
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -120,14 +121,15 @@ func CheckSlug(slug string) error {
 // negative lookaheads: CheckEmail looks at what they forbid.
 var emailForm = regexp.MustCompile(`^([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$`)
 
-// CheckEmail refuses what is not one plain e-mail address. The value is not repeated: it is a
-// contact of somebody.
+// CheckEmail refuses what is not one plain e-mail address.
 func CheckEmail(field, s string, maxBytes int) error {
 	switch {
+	case s == "":
+		return Invalid(field, "no e-mail address came; one without a display name is accepted, such as ann@example.com")
 	case over(len(s), maxBytes):
 		return Invalid(field, fmt.Sprintf("%d bytes came; an e-mail address of at most %d is accepted", len(s), maxBytes))
 	case strings.HasPrefix(s, ".") || strings.Contains(s, "..") || !emailForm.MatchString(s):
-		return Invalid(field, "no e-mail address came; one without a display name is accepted, such as ann@example.com")
+		return Invalid(field, Quote(s)+" came; an e-mail address without a display name is accepted, such as ann@example.com")
 	}
 	return nil
 }
@@ -160,8 +162,26 @@ type Routing struct {
 	FormURL   string
 }
 
+// routingShape is one of the two that a lead_routing_json may have.
+type routingShape struct {
+	preferred string
+	addresses [3]string // phone, e-mail, form
+	words     map[string]Channel
+}
+
+var routingShapes = [2]routingShape{
+	{"preferred_channel", [3]string{"phone", "email", "form_url"}, map[string]Channel{
+		"phone": ChannelSMS, "text": ChannelSMS, "email": ChannelEmail, "form": ChannelForm,
+	}},
+	{"preferred", [3]string{"sms_to", "email_to", ""}, map[string]Channel{"sms": ChannelSMS, "email": ChannelEmail}},
+}
+
+func (s *routingShape) fields() []string {
+	return slices.DeleteFunc([]string{s.preferred, s.addresses[0], s.addresses[1], s.addresses[2]}, func(f string) bool { return f == "" })
+}
+
 // ParseRouting reads a lead_routing_json. Both shapes are accepted, and not mixed. The error names
-// the field below field.
+// the field below field; several faults come joined.
 func ParseRouting(field string, raw json.RawMessage) (Routing, error) {
 	const want = `{"preferred_channel": "phone", "text", "email" or "form", "phone", "email", "form_url"} or {"preferred": "sms" or "email", "sms_to", "email_to"}`
 	if jsonKind(raw) == kindString { // exports keep it as text
@@ -174,57 +194,53 @@ func ParseRouting(field string, raw json.RawMessage) (Routing, error) {
 	if err != nil {
 		return Routing{}, err
 	}
-	_, legacy := o["preferred"]
-	for _, key := range []string{"sms_to", "email_to"} {
-		if _, ok := o[key]; ok {
-			legacy = true
+	var used [2][]string
+	for i := range routingShapes {
+		for _, key := range routingShapes[i].fields() {
+			if !o.absent(key) {
+				used[i] = append(used[i], key)
+			}
 		}
 	}
-	if legacy {
-		return o.legacyRouting(field)
+	if len(used[0]) > 0 && len(used[1]) > 0 {
+		return Routing{}, Invalid(field, fmt.Sprintf("two shapes are mixed: %s of one and %s of the other came; the fields of one are accepted, either %s, or %s",
+			strings.Join(used[0], ", "), strings.Join(used[1], ", "), strings.Join(routingShapes[0].fields(), ", "), strings.Join(routingShapes[1].fields(), ", ")))
 	}
-	if err := o.only(field, "preferred_channel", "phone", "email", "form_url"); err != nil {
-		return Routing{}, err
+	shape, other := &routingShapes[0], &routingShapes[1]
+	if len(used[1]) > 0 {
+		shape, other = other, shape
 	}
-	return o.routing(field, "preferred_channel", [3]string{"phone", "email", "form_url"}, map[string]Channel{
-		"phone": ChannelSMS, "text": ChannelSMS, "email": ChannelEmail, "form": ChannelForm,
-	})
+	for _, key := range other.fields() { // null, as exports have it for what is not set
+		delete(o, key)
+	}
+	return o.routing(field, shape)
 }
 
-func (o jsonObject) legacyRouting(field string) (Routing, error) {
-	if err := o.only(field, "preferred", "sms_to", "email_to"); err != nil {
-		return Routing{}, err
-	}
-	return o.routing(field, "preferred", [3]string{"sms_to", "email_to", ""}, map[string]Channel{"sms": ChannelSMS, "email": ChannelEmail})
-}
-
-func (o jsonObject) routing(field, preferred string, addresses [3]string, words map[string]Channel) (r Routing, err error) {
-	word := ""
-	if !o.absent(preferred) {
-		if word, err = o.text(field, preferred, 64); err != nil {
-			return r, err
-		}
-		channel, known := words[strings.ToLower(word)]
-		if !known {
-			return r, Invalid(joinField(field, preferred), Quote(word)+" came; accepted are "+strings.Join(sortedWords(words), ", "))
+func (o jsonObject) routing(field string, shape *routingShape) (r Routing, err error) {
+	faults := []error{o.only(field, shape.fields()...)}
+	if !o.absent(shape.preferred) {
+		word, err := o.text(field, shape.preferred, 64)
+		channel, known := shape.words[strings.ToLower(word)]
+		if err == nil && !known {
+			err = Invalid(joinField(field, shape.preferred), Quote(word)+" came; accepted are "+strings.Join(sortedWords(shape.words), ", "))
 		}
 		r.Preferred = channel
+		faults = append(faults, err)
 	}
 	for i, dest := range []*string{&r.Phone, &r.Email, &r.FormURL} {
-		if addresses[i] == "" || o.absent(addresses[i]) {
+		if shape.addresses[i] == "" || o.absent(shape.addresses[i]) {
 			continue
 		}
-		if *dest, err = o.text(field, addresses[i], 2048); err != nil {
-			return r, err
-		}
+		*dest, err = o.text(field, shape.addresses[i], 2048)
+		faults = append(faults, err)
 	}
 	switch {
-	case r.Preferred == "" && (r.Phone != "" || r.Email != "" || r.FormURL != ""):
-		return r, Invalid(joinField(field, preferred), "nothing came, and addresses did; accepted are "+strings.Join(sortedWords(words), ", "))
-	case r.Preferred == ChannelForm && r.FormURL == "":
-		return r, Invalid(joinField(field, addresses[2]), "nothing came; the channel form needs the address of the form")
+	case o.absent(shape.preferred) && (r.Phone != "" || r.Email != "" || r.FormURL != ""):
+		faults = append(faults, Invalid(joinField(field, shape.preferred), "nothing came, and addresses did; accepted are "+strings.Join(sortedWords(shape.words), ", ")))
+	case r.Preferred == ChannelForm && o.absent(shape.addresses[2]):
+		faults = append(faults, Invalid(joinField(field, shape.addresses[2]), "nothing came; the channel form needs the address of the form"))
 	}
-	return r, nil
+	return r, errors.Join(faults...)
 }
 
 func sortedWords(words map[string]Channel) []string {

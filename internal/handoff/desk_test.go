@@ -100,6 +100,7 @@ func TestRoutingIsReadInBothShapes(t *testing.T) {
 		`{"preferred_channel":"email","email":"a@b.example","phone":"030 1"}`: {Preferred: ChannelEmail, Email: "a@b.example", Phone: "030 1"},
 		`{"preferred_channel":"form","form_url":"https://b.example/"}`:        {Preferred: ChannelForm, FormURL: "https://b.example/"},
 		`{"preferred":"sms","sms_to":"+49 30 1"}`:                             {Preferred: ChannelSMS, Phone: "+49 30 1"},
+		`{"preferred":"sms","sms_to":"1","phone":null,"email":null}`:          {Preferred: ChannelSMS, Phone: "1"},
 		`{"preferred":"email","email_to":"a@b.example"}`:                      {Preferred: ChannelEmail, Email: "a@b.example"},
 		`"{\"preferred\":\"email\",\"email_to\":\"a@b.example\"}"`:            {Preferred: ChannelEmail, Email: "a@b.example"},
 		`{}`: {},
@@ -117,7 +118,8 @@ func TestRoutingIsReadInBothShapes(t *testing.T) {
 		`{"preferred_channel":"form"}`: "r.form_url: nothing came",
 		`{"preferred_channel":7}`:      "r.preferred_channel: a number came",
 		`{"preferred_channel":"email","emial":"a@b.example"}`: "r.emial: is not a field here",
-		`{"preferred":"sms","phone":"1"}`:                     "r.phone: is not a field here",
+		`{"preferred":"sms","phone":"1"}`:                     "r: two shapes are mixed: phone of one and preferred of the other came; the fields of one are accepted, either preferred_channel, phone, email, form_url, or preferred, sms_to, email_to",
+		`{"preferred":"fax","email_to":7}`:                    `r.preferred: "fax" came; accepted are email, sms` + "\ninvalid_params: r.email_to: a number came",
 		`{"phone":"+49 30 1"}`:                                "r.preferred_channel: nothing came, and addresses did",
 		`{"sms_to":"+49 30 1"}`:                               "r.preferred: nothing came, and addresses did",
 		`{"preferred_channel":"email","email":7}`:             "r.email: a number came",
@@ -140,7 +142,13 @@ func TestAnAddressIsPlainOrRefused(t *testing.T) {
 		"a@b.example,c@d.example", "ä@b.example", "a@b.e", `"a"@b.example`, strings.Repeat("a", 250) + "@b.example",
 	} {
 		err := CheckEmail("contact_email", s, 254)
-		if err == nil || len(s) > 1 && strings.Contains(err.Error(), s) {
+		says := Quote(s) + " came"
+		if s == "" {
+			says = "no e-mail address came"
+		} else if len(s) > 254 {
+			says = "260 bytes came"
+		}
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v", s, err)
 		}
 	}

@@ -329,6 +329,9 @@ const (
 	kindNull    = "null"
 )
 
+// JSONKind names the kind of a JSON value for a sentence, such as "a number".
+func JSONKind(raw []byte) string { return jsonKind(raw) }
+
 // jsonKind names the kind of a JSON value by its first byte, for decisions and sentences.
 func jsonKind(raw json.RawMessage) string {
 	raw = bytes.TrimLeft(raw, " \t\r\n")

@@ -26,12 +26,13 @@ var (
 	lagDesc      = prometheus.NewDesc("handclasp_event_visibility_lag_seconds", "Age of the oldest event that readers cannot see yet, because an older transaction is still open.", nil, nil)
 	sendingDesc  = prometheus.NewDesc("handclasp_deliveries_pending", "Notifications that are to go out.", nil, nil)
 	faultyDesc   = prometheus.NewDesc("handclasp_deliveries_at_fault", "Notifications that were given up, or of which nobody knows whether they arrived.", nil, nil)
+	untoldDesc   = prometheus.NewDesc("handclasp_handoffs_untold", "Open handoffs of the desk whose person was not told, or nobody knows.", nil, nil)
 	hiddenDesc   = prometheus.NewDesc("handclasp_events_unsettled", "Events that readers cannot see yet.", nil, nil)
 )
 
 // Describe names the series.
 func (c *databaseCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{handoffsDesc, oldestDesc, lagDesc, hiddenDesc, sendingDesc, faultyDesc} {
+	for _, d := range []*prometheus.Desc{handoffsDesc, oldestDesc, lagDesc, hiddenDesc, sendingDesc, faultyDesc, untoldDesc} {
 		ch <- d
 	}
 }
@@ -56,6 +57,7 @@ func (c *databaseCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- prometheus.MustNewConstMetric(sendingDesc, prometheus.GaugeValue, float64(st.PendingDeliveries))
 	ch <- prometheus.MustNewConstMetric(faultyDesc, prometheus.GaugeValue, float64(st.FaultyDeliveries))
+	ch <- prometheus.MustNewConstMetric(untoldDesc, prometheus.GaugeValue, float64(st.Untold))
 	ch <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, age(st.OldestUnfetched))
 	ch <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, age(st.OldestUnsettled))
 	ch <- prometheus.MustNewConstMetric(hiddenDesc, prometheus.GaugeValue, float64(st.Unsettled))

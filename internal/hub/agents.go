@@ -18,6 +18,8 @@ type AgentInfo struct {
 	BlockedBy []store.Block // who keeps it away
 	Open      int           // handoffs that wait for it as their recipient
 	Held      int           // handoffs that it holds
+	// Channels are where it is told of its inbox outside, without their secrets.
+	Channels []store.AgentChannel
 }
 
 // Agent shows one agent.
@@ -44,7 +46,11 @@ func agentInfo(tx *store.Tx, a store.AgentRow) (AgentInfo, error) {
 		func() (err error) { info.Keys, err = tx.Keys(a.ID); return err },
 		func() (err error) { info.Blocks, err = tx.Blocks(a.ID); return err },
 		func() (err error) { info.BlockedBy, err = tx.BlockedBy(a.ID); return err },
-		func() (err error) { info.Open, info.Held, err = tx.Load(a.ID); return err })
+		func() (err error) { info.Open, info.Held, err = tx.Load(a.ID); return err },
+		func() (err error) { info.Channels, err = tx.ChannelsOf(a.ID); return err })
+	for i := range info.Channels {
+		info.Channels[i].Secret = ""
+	}
 	return info, err
 }
 

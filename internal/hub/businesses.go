@@ -2,7 +2,7 @@ package hub
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,109 +12,94 @@ import (
 	"handclasp/internal/store"
 )
 
-// BusinessInput configures a business. When editing, nil leaves a field as it is and an empty text
-// clears it.
-type BusinessInput struct {
-	Slug     string  `json:"slug"`
-	Name     *string `json:"name,omitempty"`
-	Timezone *string `json:"timezone,omitempty"`
-	Region   *string `json:"region,omitempty"`
-	// Channel is sms, email or form; empty turns notifications off.
-	Channel *string `json:"channel,omitempty"`
-	Phone   *string `json:"phone,omitempty"`
-	Email   *string `json:"email,omitempty"`
-	FormURL *string `json:"form_url,omitempty"`
-	// DailyMessages and DailyCost are the caps of a day; 0 lifts them. The cost is in the operator's
-	// currency, with a point.
-	DailyMessages *int     `json:"daily_messages,omitempty"`
-	DailyCost     *float64 `json:"daily_cost,omitempty"`
-	// Routing is a lead_routing_json of either shape, in place of channel and addresses.
-	Routing json.RawMessage `json:"lead_routing_json,omitempty"`
-}
-
 // micro is how a cost is kept: millionths.
 const micro = 1_000_000
 
-// AddBusiness configures a new business: invalid_params where its slug is taken or a field is wrong.
+// AddBusiness configures a new business: invalid_params where its slug is taken or fields are wrong.
 func (h *Hub) AddBusiness(ctx context.Context, call Call, in BusinessInput) (handoff.Business, error) {
-	list, err := h.ImportBusinesses(ctx, call, []BusinessInput{in}, false)
+	list, err := h.configureAll(ctx, call, []BusinessInput{in}, false, func(int) string { return "" })
 	if err != nil {
-		return handoff.Business{}, withoutIndex(err)
+		return handoff.Business{}, err
 	}
-	return list[0], nil
+	return list[0].Business, nil
 }
 
-// withoutIndex takes the place in a list from the field of an error: only one came.
-func withoutIndex(err error) error {
-	e, ok := err.(*handoff.Error) //nolint:errorlint // a refusal of ours is not wrapped
-	if !ok {
-		return err
-	}
-	e.Message = strings.TrimPrefix(e.Message, "[0].")
-	if field, ok := e.Details["field"].(string); ok {
-		e.Details["field"] = strings.TrimPrefix(field, "[0].")
-	}
-	return e
+// ImportedBusiness is one as it is configured now.
+type ImportedBusiness struct {
+	handoff.Business
+	// Replaced is how it was configured before; nil for a new one.
+	Replaced *handoff.Business
 }
 
-// ImportBusinesses configures some businesses, all of them or none. Those that exist are replaced
-// where that is asked for. Errors name the place in the list.
-func (h *Hub) ImportBusinesses(ctx context.Context, call Call, list []BusinessInput, replace bool) ([]handoff.Business, error) {
+// ImportBusinesses configures some businesses, all of them or none. Those that exist are replaced as a
+// whole where that is asked for. The error names all faults, each with its place in the list.
+func (h *Hub) ImportBusinesses(ctx context.Context, call Call, list []BusinessInput, replace bool) ([]ImportedBusiness, error) {
+	return h.configureAll(ctx, call, list, replace, func(i int) string { return fmt.Sprintf("[%d]", i) })
+}
+
+func (h *Hub) configureAll(ctx context.Context, call Call, list []BusinessInput, replace bool, place func(int) string) ([]ImportedBusiness, error) {
 	if err := operatorOnly(call); err != nil {
 		return nil, err
 	}
-	made := make([]handoff.Business, len(list))
+	made := make([]ImportedBusiness, len(list))
+	var faults faults
 	seen := map[string]int{}
-	for i, in := range list {
-		b := handoff.Business{Slug: in.Slug, Name: in.Slug, Timezone: "UTC"}
-		err := handoff.CheckSlug(in.Slug)
-		if first, twice := seen[in.Slug]; err == nil && twice {
-			err = handoff.Invalid("slug", fmt.Sprintf("%s stands in [%d] already", handoff.Quote(in.Slug), first))
+	for i := range list {
+		in := &list[i]
+		made[i].Business = handoff.Business{Slug: in.Slug, Name: in.Slug, Timezone: "UTC"}
+		if first, twice := seen[in.Slug]; twice {
+			faults.add(place(i), handoff.Invalid("slug", fmt.Sprintf("%s stands in [%d] already", handoff.Quote(in.Slug), first)))
+		} else if !in.misread("slug") {
+			faults.add(place(i), handoff.CheckSlug(in.Slug))
+			seen[in.Slug] = i
 		}
-		if err == nil {
-			err = h.configure(&b, in)
+		faults.add(place(i), h.configure(&made[i].Business, in))
+	}
+	taken := func(i int) error {
+		slug := made[i].Slug
+		return handoff.Invalid("slug", handoff.Quote(slug)+" is configured already. Edit it with handclasp business edit "+slug+", or replace it as a whole with handclasp business import --replace")
+	}
+	if len(faults.list) > 0 { // and which slugs are taken belongs to what is told of the file
+		if !replace {
+			if err := h.st.Read(ctx, func(tx *store.Tx) error {
+				for slug, i := range seen {
+					if _, err := tx.Business(slug); err == nil {
+						faults.add(place(i), taken(i))
+					} else if !isCode(err, handoff.CodeBusinessNotFound) {
+						return err
+					}
+				}
+				return nil
+			}); err != nil {
+				return nil, err
+			}
 		}
-		if err != nil {
-			return nil, inItem(i, err)
-		}
-		seen[in.Slug], made[i] = i, b
+		return nil, faults.err()
 	}
 	err := h.change(ctx, "business_import", call, func(c *change) error {
+		faults.list = nil
 		for i := range made {
-			b := &made[i]
+			b := &made[i].Business
 			b.UpdatedAt = c.Now()
 			there, err := c.LockBusiness(b.Slug)
 			switch {
 			case err == nil && !replace:
-				return inItem(i, handoff.Invalid("slug", handoff.Quote(b.Slug)+" is configured already; nothing was changed. Edit it with: handclasp business edit "+b.Slug))
+				faults.add(place(i), taken(i))
+				continue
 			case err == nil:
-				b.CreatedAt = there.CreatedAt
+				b.CreatedAt, made[i].Replaced = there.CreatedAt, &there
 				err = first(func() error { return c.UpdateBusiness(b) }, func() error { return c.businessEvent(handoff.EventBusinessEdited, b.Slug) })
 			case isCode(err, handoff.CodeBusinessNotFound):
-				b.CreatedAt = c.Now()
+				b.CreatedAt, made[i].Replaced = c.Now(), nil
 				err = first(func() error { return c.InsertBusiness(b) }, func() error { return c.businessEvent(handoff.EventBusinessAdded, b.Slug) })
 			}
 			if err != nil {
 				return err
 			}
 		}
-		return nil
+		return faults.err()
 	})
 	return made, err
-}
-
-// inItem names the place in a list that an error is about.
-func inItem(i int, err error) error {
-	e, ok := err.(*handoff.Error) //nolint:errorlint // a refusal of ours is not wrapped
-	if !ok {
-		return err
-	}
-	at := fmt.Sprintf("[%d]", i)
-	e.Message = at + "." + e.Message
-	if field, ok := e.Details["field"].(string); ok {
-		e.Details["field"] = at + "." + field
-	}
-	return e
 }
 
 func (c *change) businessEvent(event handoff.EventType, slug string) error {
@@ -133,7 +118,9 @@ func (h *Hub) EditBusiness(ctx context.Context, call Call, in BusinessInput) (ha
 		if b, err = c.LockBusiness(in.Slug); err != nil {
 			return businessCommand(err)
 		}
-		if err := h.configure(&b, in); err != nil {
+		var faults faults
+		faults.add("", h.configure(&b, &in))
+		if err := faults.err(); err != nil {
 			return err
 		}
 		b.UpdatedAt = c.Now()
@@ -150,8 +137,14 @@ func businessCommand(err error) error {
 	return err
 }
 
-// configure applies an input to a business and checks the whole.
-func (h *Hub) configure(b *handoff.Business, in BusinessInput) error {
+// configure applies an input to a business and checks the whole. Several faults come joined.
+func (h *Hub) configure(b *handoff.Business, in *BusinessInput) (err error) {
+	faults := slices.Clone(in.faults)
+	note := func(err error) {
+		if err != nil {
+			faults = append(faults, err)
+		}
+	}
 	set := func(dest, value *string) {
 		if value != nil {
 			*dest = *value
@@ -160,30 +153,30 @@ func (h *Hub) configure(b *handoff.Business, in BusinessInput) error {
 	set(&b.Name, in.Name)
 	set(&b.Timezone, in.Timezone)
 	set(&b.Region, in.Region)
-	var err error
-	if b.Region, err = checkRegion(b.Region); err != nil {
-		return err
+	b.Region, err = checkRegion(b.Region)
+	note(err)
+	switch {
+	case in.Name != nil && strings.TrimSpace(b.Name) == "":
+		note(handoff.Invalid("name", "it is empty; what people call the business is accepted"))
+	default:
+		note(handoff.CheckText("name", b.Name, 200))
 	}
-	if strings.TrimSpace(b.Name) == "" {
-		return handoff.Invalid("name", "it is empty; what people call the business is accepted")
-	}
-	if err := first(
-		func() error { return handoff.CheckText("name", b.Name, 200) },
-		func() error { return handoff.CheckTimezone(b.Timezone) },
-		func() error { return caps(b, in) }); err != nil {
-		return err
-	}
+	note(handoff.CheckTimezone(b.Timezone))
+	note(caps(b, in))
+	note(h.route(b, in))
+	return errors.Join(faults...)
+}
+
+// route applies how the person of a business is reached.
+func (h *Hub) route(b *handoff.Business, in *BusinessInput) (err error) {
 	routed := in.Channel != nil || in.Phone != nil || in.Email != nil || in.FormURL != nil
 	if len(in.Routing) > 0 && string(in.Routing) != "null" {
 		if routed {
 			return handoff.Invalid("lead_routing_json", "it came together with channel, phone, email or form_url; give one or the other")
 		}
 		r, err := handoff.ParseRouting("lead_routing_json", in.Routing)
-		if err != nil {
-			return err
-		}
 		b.Preferred, b.Phone, b.Email, b.FormURL = r.Preferred, r.Phone, r.Email, r.FormURL
-		return h.normalise(b, "lead_routing_json.")
+		return errors.Join(err, h.normalise(b, "lead_routing_json.", err == nil))
 	}
 	if !routed {
 		return nil
@@ -196,28 +189,27 @@ func (h *Hub) configure(b *handoff.Business, in BusinessInput) error {
 	set(&b.Phone, in.Phone)
 	set(&b.Email, in.Email)
 	set(&b.FormURL, in.FormURL)
-	if b.Preferred == "" && (b.Phone != "" || b.Email != "" || b.FormURL != "") && in.Channel == nil {
+	if b.Preferred == "" && (b.Phone != "" || b.Email != "" || b.FormURL != "") && in.Channel == nil && !in.misread("channel") {
 		return handoff.Invalid("channel", "nothing came, and an address did; sms, email and form are accepted")
 	}
-	return h.normalise(b, "")
+	return h.normalise(b, "", true)
 }
 
-func caps(b *handoff.Business, in BusinessInput) error {
-	if in.DailyMessages != nil {
-		if *in.DailyMessages < 0 || *in.DailyMessages > 1_000_000 {
-			return handoff.Invalid("daily_messages", fmt.Sprintf("%d came; 0 for no cap, or up to 1000000 are accepted", *in.DailyMessages))
-		}
-		b.DailyMessages = *in.DailyMessages
-	}
-	if in.DailyCost != nil {
-		if *in.DailyCost < 0 || *in.DailyCost > 1_000_000 || math.IsNaN(*in.DailyCost) {
-			return handoff.Invalid("daily_cost", fmt.Sprintf("%g came; 0 for no cap, or up to 1000000 are accepted", *in.DailyCost))
-		}
-		if b.DailyCost = int64(math.Round(*in.DailyCost * micro)); b.DailyCost == 0 && *in.DailyCost > 0 {
-			return handoff.Invalid("daily_cost", fmt.Sprintf("%g came; less than a millionth cannot be told from no cap", *in.DailyCost))
+func caps(b *handoff.Business, in *BusinessInput) error {
+	var messages, cost error
+	if n := in.DailyMessages; n != nil {
+		if b.DailyMessages = *n; *n < 0 || *n > 1_000_000 {
+			messages = handoff.Invalid("daily_messages", fmt.Sprintf("%d came; 0 for no cap, or up to 1000000 are accepted", *n))
 		}
 	}
-	return nil
+	if n := in.DailyCost; n != nil {
+		if b.DailyCost = int64(math.Round(*n * micro)); *n < 0 || *n > 1_000_000 || math.IsNaN(*n) {
+			cost = handoff.Invalid("daily_cost", fmt.Sprintf("%g came; 0 for no cap, or up to 1000000 are accepted", *n))
+		} else if b.DailyCost == 0 && *n > 0 {
+			cost = handoff.Invalid("daily_cost", fmt.Sprintf("%g came; less than a millionth cannot be told from no cap", *n))
+		}
+	}
+	return errors.Join(messages, cost)
 }
 
 func channelCalled(word string) (handoff.Channel, error) {
@@ -230,27 +222,23 @@ func channelCalled(word string) (handoff.Channel, error) {
 	return "", handoff.Invalid("channel", handoff.Quote(word)+" came; sms, email and form are accepted")
 }
 
-// normalise checks the addresses of a business and writes its number in E.164.
-func (h *Hub) normalise(b *handoff.Business, at string) (err error) {
+// normalise checks the addresses of a business and writes its number in E.164. whole: the addresses are
+// all that came, so that one that is missing is a fault.
+func (h *Hub) normalise(b *handoff.Business, at string, whole bool) error {
+	var phone, email, form error
 	if b.Phone != "" {
-		if b.Phone, err = e164(at+"phone", b.Phone, b.Region); err != nil {
-			return err
-		}
+		b.Phone, phone = e164(at+"phone", b.Phone, b.Region)
 	}
 	if b.Email != "" {
-		if err := handoff.CheckEmail(at+"email", b.Email, h.lim.Email); err != nil {
-			return err
-		}
+		email = handoff.CheckEmail(at+"email", b.Email, h.lim.Email)
 	}
-	if b.FormURL != "" {
-		if err := handoff.CheckFormURL(at+"form_url", b.FormURL); err != nil {
-			return err
-		}
+	switch {
+	case b.FormURL != "":
+		form = handoff.CheckFormURL(at+"form_url", b.FormURL)
+	case b.Preferred == handoff.ChannelForm && whole:
+		form = handoff.Invalid(at+"form_url", "nothing came; the channel form needs the address of the form")
 	}
-	if b.Preferred == handoff.ChannelForm && b.FormURL == "" {
-		return handoff.Invalid(at+"form_url", "nothing came; the channel form needs the address of the form")
-	}
-	return nil
+	return errors.Join(phone, email, form)
 }
 
 // Business reads one for the operator.

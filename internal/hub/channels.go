@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
@@ -48,11 +47,12 @@ func (h *Hub) channelsOf(tx *store.Tx, agentID string) ([]handoff.Channel, error
 }
 
 // notifyOutside writes down that an agent is to be told outside of the last event of h. What waits
-// already to go out for the same handoff says as much.
+// already to go out for the same handoff is made to name that event; what was taken to be sent is not
+// changed any more, and the event gets a notification of its own.
 func (c *change) notifyOutside(agentID string, h *handoff.Handoff) error {
 	channels, err := c.hub.channelsOf(c.Tx, agentID)
 	for _, channel := range channels {
-		waits, err := c.NewsWaits(h.ID, agentID, channel)
+		waits, err := c.RenewNews(h.ID, agentID, channel, h.EventSeq)
 		if err != nil {
 			return err
 		}
@@ -96,8 +96,8 @@ func (h *Hub) news(tx *store.Tx, d *handoff.Delivery, row *handoff.Handoff, n *O
 	if err != nil {
 		return err
 	}
-	if len(events) > 0 {
-		n.Event = events[0].Type
+	if len(events) > 0 { // the state is that after the event: news of a later one are on their way
+		n.Event, row.State = events[0].Type, events[0].State
 	}
 	parties, err := names(tx, []string{row.Creator})
 	n.To, n.Secret, n.Business = channel.Address, channel.Secret, a.Name
@@ -118,10 +118,15 @@ type NotifyInput struct {
 type NotifyState struct {
 	Handle   string
 	Channels []store.AgentChannel
+	// Forbidden says why this hub will not dial an address that was given, as it is configured now.
+	Forbidden map[handoff.Channel]string
 }
 
+// examineFor is how long the names of new addresses may take to resolve.
+const examineFor = 5 * time.Second
+
 // SetNotify sets where an agent is told of its own inbox, by the operator's hand. What a URL leads to is
-// looked at when it is dialled.
+// judged when it is dialled; what would be refused now is said besides.
 func (h *Hub) SetNotify(ctx context.Context, call Call, handle string, in NotifyInput) (NotifyState, error) {
 	if err := operatorOnly(call); err != nil {
 		return NotifyState{}, err
@@ -165,11 +170,9 @@ func (h *Hub) SetNotify(ctx context.Context, call Call, handle string, in Notify
 				return err
 			}
 		}
-		all, err := c.AgentChannels()
-		if err != nil {
+		if out.Channels, err = c.ChannelsOf(a.ID); err != nil {
 			return err
 		}
-		out.Channels = slices.DeleteFunc(all, func(one store.AgentChannel) bool { return one.AgentID != a.ID })
 		for i := range out.Channels {
 			if out.Channels[i].Secret != secret {
 				out.Channels[i].Secret = ""
@@ -178,7 +181,21 @@ func (h *Hub) SetNotify(ctx context.Context, call Call, handle string, in Notify
 		c.wake[credentialChanged+a.ID] = true
 		return c.agentEvent(handoff.EventAgentEdited, a.ID, a.ID)
 	})
-	return out, err
+	if err != nil || h.cfg.CheckOutside == nil {
+		return out, err
+	}
+	ctx, end := context.WithTimeout(ctx, examineFor)
+	defer end()
+	out.Forbidden = map[handoff.Channel]string{}
+	for channel, address := range map[handoff.Channel]string{handoff.ChannelWebhook: in.Webhook, handoff.ChannelSlack: in.Slack} {
+		if address == "" {
+			continue
+		}
+		if err := h.cfg.CheckOutside(ctx, address); err != nil {
+			out.Forbidden[channel] = err.Error()
+		}
+	}
+	return out, nil
 }
 
 func checkHook(field, address string) error {

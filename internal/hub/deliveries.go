@@ -185,6 +185,33 @@ func (h *Hub) ReportDelivery(ctx context.Context, out *Outgoing, o handoff.Outco
 	})
 }
 
+// InsertDelivery notes besides what nobody is told of from the start, for the log.
+func (c *change) InsertDelivery(d *handoff.Delivery) error {
+	if d.State == handoff.DeliveryRefused {
+		c.untold = append(c.untold, *d)
+	}
+	return c.Tx.InsertDelivery(d)
+}
+
+// logUntold says in the log that a handoff was made or written to and its person was not told. It holds
+// nothing that a customer gave.
+func (h *Hub) logUntold(ctx context.Context, list []handoff.Delivery) {
+	for i := range list {
+		d := &list[i]
+		slug, _ := handoff.PersonSlug(d.Recipient)
+		h.log.InfoContext(ctx, "nobody is told", "handoff", d.HandoffID, "business", slug, "kind", string(d.Kind), "reason", d.Reason)
+	}
+}
+
+// BusinessesByMail is how many businesses are reached by e-mail.
+func (h *Hub) BusinessesByMail(ctx context.Context) (n int, err error) {
+	err = h.st.Read(ctx, func(tx *store.Tx) error {
+		n, err = tx.BusinessesByMail()
+		return err
+	})
+	return n, err
+}
+
 func (c *change) reported(was *handoff.Handoff, before handoff.Delivery, o handoff.Outcome) error {
 	d, row := before, *was
 	event := d.Report(o, rand.Float64(), c.Now())
@@ -194,6 +221,9 @@ func (c *change) reported(was *handoff.Handoff, before handoff.Delivery, o hando
 			return err
 		}
 		d.SpendDay, d.Cost = "", 0
+	}
+	if d.State == handoff.DeliveryRefused && d.Kind != handoff.NotifyNews && o.Err == nil { // the sender was not asked, and said nothing
+		c.untold = append(c.untold, d)
 	}
 	c.wake[wakeHandoff(row.ID)] = true
 	if err := c.UpdateDelivery(&before, &d); err != nil || event == handoff.Repeated {
@@ -259,6 +289,21 @@ func (h *Hub) Deliveries(ctx context.Context, call Call, q DeliveryQuery) (list 
 		return err
 	})
 	return list, err
+}
+
+// Recipients are the handles of the agents that some deliveries are for, by their ids.
+func (h *Hub) Recipients(ctx context.Context, list []handoff.Delivery) (handles map[string]string, err error) {
+	ids := map[string]bool{}
+	for i := range list {
+		if !handoff.IsOutside(list[i].Recipient) {
+			ids[list[i].Recipient] = true
+		}
+	}
+	err = h.st.Read(ctx, func(tx *store.Tx) error {
+		handles, err = h.handles.of(tx, ids)
+		return err
+	})
+	return handles, err
 }
 
 func deliveryStateCalled(word string) (handoff.DeliveryState, error) {

@@ -1,8 +1,10 @@
 package hub_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -360,4 +362,26 @@ func TestANotificationThatIsLateIsNotSent(t *testing.T) {
 			t.Errorf("%d attempts were made", n)
 		}
 	}, hubtest.WithMail())
+}
+
+func TestWhomNobodyIsToldOfStandsInTheLogWithoutWhatTheCustomerSaid(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	f := hubtest.New(t, "sqlite", hubtest.WithMail(), hubtest.WithHub(func(c *hub.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }))
+	f.Post(f.Hub, nil)
+	business(f, hub.BusinessInput{Slug: "shop", Channel: ptr("email"), Email: ptr("ann@shop.example"), DailyMessages: ptr(1)})
+	bot := f.Agent("bot@shop")
+	initiate(f, bot, hub.InitiateInput{IdempotencyKey: "told", Reason: "MARK"})
+	if strings.Contains(log.String(), "nobody") {
+		t.Errorf("of one that was told: %s", log.String())
+	}
+	id := initiate(f, bot, hub.InitiateInput{IdempotencyKey: "untold", Reason: "MARK", ContactName: "MARK", ContactEmail: "MARK@example.com"}).HandoffID
+	for _, part := range []string{"level=INFO msg=\"nobody is told\"", "handoff=" + id, "business=shop", "kind=handoff", "reason=spend_cap_reached"} {
+		if !strings.Contains(log.String(), part) {
+			t.Errorf("it lacks %s: %s", part, log.String())
+		}
+	}
+	if strings.Contains(log.String(), "MARK") || strings.Contains(log.String(), "ann@") {
+		t.Error(log.String())
+	}
 }

@@ -44,6 +44,8 @@ type Config struct {
 	NoTrace, NoVerification, NoDAG bool
 	// Mail: e-mail can be sent from here. MailElsewhere: another node on the same database sends it.
 	Mail, MailElsewhere bool
+	// CheckOutside says why the address of a webhook would not be dialled; nil looks at none.
+	CheckOutside func(ctx context.Context, address string) error
 	// StrictTrust wants a session and its secret with every verb on a pool handoff.
 	StrictTrust bool
 }
@@ -157,6 +159,8 @@ type change struct {
 	session string
 	// sends: there is something to send once this is committed.
 	sends bool
+	// untold are deliveries that nothing went out of.
+	untold []handoff.Delivery
 	// kept is the caller as keptLabelled read it in the workspace keptIn.
 	kept   *handoff.Agent
 	keptIn string
@@ -188,6 +192,7 @@ func (h *Hub) changeIn(ctx context.Context, write func(context.Context, func(*st
 	for _, d := range c.did {
 		h.metrics.Transitions.WithLabelValues(string(d.door), string(d.event)).Inc()
 	}
+	h.logUntold(ctx, c.untold)
 	h.announce(c.wake)
 	if c.sends {
 		h.kick()

@@ -19,16 +19,19 @@ import (
 type ListInput struct {
 	// Statuses are words of any door, in any case.
 	Statuses []string
-	// Door is where they were made: team or pool.
+	// Door is where they were made: team, pool or desk.
 	Door string
 	// Root is a project_root: only those of its workspace.
 	Root string
-	// Agent takes part in any role; From sent it, To is its recipient. All are handles.
+	// Agent takes part in any role; From sent it, To is its recipient. All are handles, or person:SLUG for
+	// the person of a business.
 	Agent, From, To string
 	// Since keeps what was created at that time or later.
 	Since time.Time
 	// Unfetched keeps pending ones that their recipient was never handed.
 	Unfetched bool
+	// Untold keeps open ones whose person was not told, or nobody knows.
+	Untold bool
 	// HeldLonger keeps those that their holder has had for at least as long.
 	HeldLonger time.Duration
 	// Limit is the most items of a page, 1 to 200; 0 means 50.
@@ -44,7 +47,9 @@ type Listing struct {
 	Items   []ListedHandoff
 	Parties map[string]Party
 	// Roots are those of the workspaces, by their ids.
-	Roots      map[string]string
+	Roots map[string]string
+	// Desks are the businesses and modes of those that are of the desk, by the ids of the handoffs.
+	Desks      map[string]handoff.Desk
 	NextCursor string // empty on the last page
 }
 
@@ -72,11 +77,9 @@ func (h *Hub) Handoffs(ctx context.Context, call Call, in ListInput) (Listing, e
 			if by.handle == "" {
 				continue
 			}
-			a, err := agentNamed(tx, by.handle)
-			if err != nil {
+			if *by.id, err = actorNamed(tx, by.handle); err != nil {
 				return err
 			}
-			*by.id = a.ID
 		}
 		if in.Root != "" {
 			w, _, err := tx.Workspace(at.id, "")
@@ -91,16 +94,22 @@ func (h *Hub) Handoffs(ctx context.Context, call Call, in ListInput) (Listing, e
 		if out.Items, err = tx.Handoffs(q); err != nil {
 			return err
 		}
-		ids, places := map[string]bool{}, map[string]bool{}
+		ids, places, desks := map[string]bool{}, map[string]bool{}, []string{}
 		for i := range out.Items {
 			row := out.Items[i].Handoff.At(tx.Now())
 			ids[row.Creator], ids[row.Recipient], ids[row.Holder] = true, true, true
 			places[row.WorkspaceID] = true
+			if row.Door == handoff.DoorDesk {
+				desks = append(desks, row.ID)
+			}
 			out.Items[i].Handoff = row
 		}
 		delete(ids, "")
 		delete(places, "")
 		if out.Roots, err = tx.Roots(sortedKeys(places)); err != nil {
+			return err
+		}
+		if out.Desks, err = tx.Destinations(desks); err != nil {
 			return err
 		}
 		out.Parties, err = names(tx, sortedKeys(ids))
@@ -119,12 +128,12 @@ func handoffQuery(in ListInput) (store.HandoffQuery, error) {
 	if err != nil {
 		return store.HandoffQuery{}, err
 	}
-	q := store.HandoffQuery{Since: in.Since, Unfetched: in.Unfetched, Limit: limit + 1}
+	q := store.HandoffQuery{Since: in.Since, Unfetched: in.Unfetched, Untold: in.Untold, Limit: limit + 1}
 	if in.HeldLonger < 0 {
 		return q, handoff.Invalid("held_longer_than_seconds", fmt.Sprintf("%g came; a positive number is accepted", in.HeldLonger.Seconds()))
 	}
-	if q.Door = handoff.Door(in.Door); in.Door != "" && q.Door != handoff.DoorTeam && q.Door != handoff.DoorPool {
-		return q, handoff.Invalid("door", handoff.Quote(in.Door)+" came; team and pool are accepted")
+	if q.Door = handoff.Door(in.Door); in.Door != "" && q.Door != handoff.DoorTeam && q.Door != handoff.DoorPool && q.Door != handoff.DoorDesk {
+		return q, handoff.Invalid("door", handoff.Quote(in.Door)+" came; team, pool and desk are accepted")
 	}
 	if q.States, err = statesOfAnyDoor(in.Statuses); err != nil {
 		return q, err
@@ -133,6 +142,17 @@ func handoffQuery(in ListInput) (store.HandoffQuery, error) {
 		_, q.BeforeID, err = parseInboxCursor(in.Cursor)
 	}
 	return q, err
+}
+
+// actorNamed is the id of an agent by its handle, or of the person of a business by person:SLUG.
+func actorNamed(tx *store.Tx, handle string) (string, error) {
+	slug, person := handoff.PersonSlug(handle)
+	if !person {
+		a, err := agentNamed(tx, handle)
+		return a.ID, err
+	}
+	_, err := tx.Business(slug)
+	return handoff.Person(slug).ID, businessCommand(err)
 }
 
 // statesOf reads words of the team door.
@@ -210,6 +230,9 @@ func (h *Hub) Inspect(ctx context.Context, call Call, in ViewInput) (Thread, err
 	}
 	in.ForPerson = true
 	t, err := h.View(ctx, call, in)
+	if err == nil {
+		err = h.st.Read(ctx, func(tx *store.Tx) error { return t.outside(tx) })
+	}
 	if err != nil || t.Handoff.Door != handoff.DoorPool {
 		return t, err
 	}
@@ -221,6 +244,25 @@ func (h *Hub) Inspect(ctx context.Context, call Call, in ViewInput) (Thread, err
 		t.Handoff.Verdict = &verdict
 	}
 	return t, nil
+}
+
+// outside reads whom the desk sent a handoff to, and what went out of it.
+func (t *Thread) outside(tx *store.Tx) error {
+	list, err := tx.DeliveriesOf(t.Handoff.ID)
+	if err != nil {
+		return err
+	}
+	ids := map[string]bool{}
+	for i := range list {
+		ids[list[i].Recipient] = true
+	}
+	t.Deliveries = list
+	if t.Recipients, err = names(tx, sortedKeys(ids)); err != nil || t.Handoff.Door != handoff.DoorDesk {
+		return err
+	}
+	desks, err := tx.Destinations([]string{t.Handoff.ID})
+	t.Desk = desks[t.Handoff.ID]
+	return err
 }
 
 // History is a page of what happened to one handoff.

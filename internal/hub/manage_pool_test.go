@@ -65,7 +65,7 @@ func TestTheOperatorFindsOpenHandoffsByDoorWorkspaceAndTheirWords(t *testing.T) 
 				t.Error("a list holds a payload")
 			}
 		}
-		for code, in := range map[handoff.Code]hub.ListInput{handoff.CodeInvalidParams: {Door: "desk"}, handoff.CodeWorkspaceUnresolved: {Root: "shop"}} {
+		for code, in := range map[handoff.Code]hub.ListInput{handoff.CodeInvalidParams: {Door: "back"}, handoff.CodeWorkspaceUnresolved: {Root: "shop"}} {
 			_, err := f.Hub.Handoffs(bg, hubtest.Operator(), in)
 			hubtest.WantCode(t, err, code)
 		}

@@ -41,6 +41,13 @@ type Thread struct {
 	Dependencies *DependencyCount // nil when there are none
 	// HasResult: there is one, which the reader may not see.
 	HasResult bool
+
+	// And of what the operator inspects: what went out of it and to whom, and of the desk its business and
+	// mode, see [Hub.Inspect].
+
+	Deliveries []handoff.Delivery
+	Recipients map[string]Party
+	Desk       handoff.Desk
 }
 
 // Dependency is a handoff that another waits or waited for, and that the reader may see.

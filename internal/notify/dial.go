@@ -117,11 +117,22 @@ func (e *AddressError) Error() string {
 	return fmt.Sprintf("%v is %s, which the hub does not dial for others unless the operator allows its network", e.Addr, e.Rule)
 }
 
-func (o Outside) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(address)
+// Examine returns the [AddressError] with which a request to a URL would fail as things stand. A name that
+// does not resolve now may do so later, so that is no error.
+func (o Outside) Examine(ctx context.Context, address string) error {
+	u, err := CheckURL(address)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	var forbidden *AddressError
+	if _, err := o.addresses(ctx, u.Hostname()); errors.As(err, &forbidden) {
+		return forbidden
+	}
+	return nil
+}
+
+// addresses resolves a host and checks all that it resolves to.
+func (o Outside) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
 	resolve := o.resolve
 	if resolve == nil {
 		resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -137,6 +148,18 @@ func (o Outside) dial(ctx context.Context, network, address string) (net.Conn, e
 		if err := o.Check(addr); err != nil {
 			return nil, err
 		}
+	}
+	return addrs, nil
+}
+
+func (o Outside) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := o.addresses(ctx, host)
+	if err != nil {
+		return nil, err
 	}
 	err = errors.New("the host has no address")
 	for _, addr := range addrs {

@@ -38,6 +38,9 @@ func NewEmail(c EmailConfig) (*Email, error) {
 	return &Email{config: c, mailer: mailer}, nil
 }
 
+// Authenticates reports whether the mail server is given credentials.
+func (e *Email) Authenticates() bool { return e.config.Username != "" }
+
 // Check connects as for a delivery, authenticates and leaves.
 func (e *Email) Check(ctx context.Context) error {
 	s, fault := e.connect(ctx)

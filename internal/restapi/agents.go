@@ -2,7 +2,9 @@ package restapi
 
 import (
 	"net/http"
+	"net/url"
 
+	"handclasp/internal/handoff"
 	"handclasp/internal/hub"
 )
 
@@ -17,6 +19,7 @@ type AgentDetail struct {
 	Blocks       []Block             `json:"blocks"`     // whom it keeps away
 	BlockedBy    []Block             `json:"blocked_by"` // who keeps it away
 	Handoffs     Load                `json:"handoffs"`
+	Notify       []AgentChannel      `json:"notify"` // where it is told of its inbox outside
 }
 
 // Block is one agent that another keeps away, or that keeps it away.
@@ -46,11 +49,25 @@ type AgentNotify struct {
 	Channels []AgentChannel `json:"channels"`
 }
 
-// AgentChannel is one of them. The secret is shown when it is made and never again.
+// AgentChannel is one of them. The secret is shown when it is made and never again; of the address of a
+// chat only the host, for the rest is its secret.
 type AgentChannel struct {
 	Channel string `json:"channel"`
 	Address string `json:"address"`
 	Secret  string `json:"secret,omitempty"`
+	// Forbidden is why this hub does not dial the address.
+	Forbidden string `json:"forbidden,omitempty"`
+}
+
+func agentChannel(channel handoff.Channel, address, secret string) AgentChannel {
+	if channel == handoff.ChannelSlack {
+		u, err := url.Parse(address)
+		address = "its address is secret"
+		if err == nil {
+			address = u.Scheme + "://" + u.Host + "/…"
+		}
+	}
+	return AgentChannel{Channel: string(channel), Address: address, Secret: secret}
 }
 
 func (o *operator) setNotify(w http.ResponseWriter, r *http.Request) {
@@ -61,7 +78,8 @@ func (o *operator) setNotify(w http.ResponseWriter, r *http.Request) {
 	n, err := o.hub.SetNotify(r.Context(), asOperator, r.PathValue("handle"), in)
 	out := AgentNotify{n.Handle, make([]AgentChannel, len(n.Channels))}
 	for i, c := range n.Channels {
-		out.Channels[i] = AgentChannel{string(c.Channel), c.Address, c.Secret}
+		out.Channels[i] = agentChannel(c.Channel, c.Address, c.Secret)
+		out.Channels[i].Forbidden = n.Forbidden[c.Channel]
 	}
 	o.answer(w, r, err, out)
 }
@@ -106,9 +124,13 @@ func agentDetail(a *hub.AgentInfo) AgentDetail {
 	out := AgentDetail{
 		Agent: agentJSON(a), Email: a.Email, Capabilities: orEmpty(a.Capabilities), Tags: a.Tags, Unlisted: a.Unlisted,
 		Keys: keysJSON(a), Blocks: make([]Block, len(a.Blocks)), BlockedBy: make([]Block, len(a.BlockedBy)), Handoffs: Load{a.Open, a.Held},
+		Notify: make([]AgentChannel, len(a.Channels)),
 	}
 	if out.Tags == nil {
 		out.Tags = map[string][]string{}
+	}
+	for i, c := range a.Channels {
+		out.Notify[i] = agentChannel(c.Channel, c.Address, c.Secret)
 	}
 	for i, b := range a.Blocks {
 		out.Blocks[i] = Block{b.Handle, b.Reason, stamp(b.Since)}

@@ -100,7 +100,7 @@ func came(k jsontext.Kind) string {
 	case 't', 'f':
 		return "true or false"
 	case '"':
-		return "a text"
+		return "a string"
 	case '0':
 		return "a number"
 	case '{':
@@ -120,7 +120,7 @@ func kindOf(t reflect.Type) string {
 	case reflect.Pointer:
 		return kindOf(t.Elem())
 	case reflect.String:
-		return "a text"
+		return "a string"
 	case reflect.Bool:
 		return "true or false"
 	case reflect.Int, reflect.Int32, reflect.Int64:

@@ -24,8 +24,8 @@ func TestABodyIsReadStrictlyAndItsFaultsAreNamed(t *testing.T) {
 	}
 	deep := func(n int) string { return `{"payload":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}` }
 	for _, c := range []struct{ raw, field, says string }{
-		{`{"text":1}`, "text", "a number came; a text is accepted"},
-		{`{"on":"yes"}`, "on", "a text came; true or false is accepted"},
+		{`{"text":1}`, "text", "a number came; a string is accepted"},
+		{`{"on":"yes"}`, "on", "a string came; true or false is accepted"},
 		{`{"list":[{"count":1},{"count":1.5}]}`, "list[1].count", "whole number"},
 		{`{"list":{"count":1}}`, "list", "an object came; a list is accepted"},
 		{`{"list":[{"cnt":1}]}`, "list[0].cnt", "no such field"},

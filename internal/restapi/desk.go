@@ -2,6 +2,10 @@ package restapi
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -28,6 +32,8 @@ type Business struct {
 	Reason        string   `json:"reason,omitempty"`
 	CreatedAt     string   `json:"created_at"`
 	UpdatedAt     string   `json:"updated_at"`
+	// CapsDropped are those that it had before an import replaced it.
+	CapsDropped []string `json:"caps_dropped,omitempty"`
 }
 
 // Businesses is a list of them.
@@ -37,7 +43,8 @@ type Businesses struct {
 
 // BusinessImport configures many at once, all or none.
 type BusinessImport struct {
-	Businesses []hub.BusinessInput `json:"businesses"`
+	// Businesses are objects as hub.BusinessInput reads them: what is wrong with one is the hub's to say.
+	Businesses []json.RawMessage `json:"businesses"`
 	// Replace overwrites those that exist.
 	Replace bool `json:"replace"`
 }
@@ -48,7 +55,7 @@ type Delivery struct {
 	HandoffID  string  `json:"handoff_id"`
 	Kind       string  `json:"kind"`
 	Channel    string  `json:"channel"`
-	Recipient  string  `json:"recipient"`
+	Recipient  string  `json:"recipient"` // an agent's handle, or person:SLUG
 	State      string  `json:"state"`
 	Reason     string  `json:"reason,omitempty"`
 	TicketID   string  `json:"ticket_id,omitempty"`
@@ -112,8 +119,23 @@ func (o *operator) importBusinesses(w http.ResponseWriter, r *http.Request) {
 	if !o.decode(w, r, &in) {
 		return
 	}
-	list, err := o.hub.ImportBusinesses(r.Context(), asOperator, in.Businesses, in.Replace)
-	o.answer(w, r, err, businessesJSON(list))
+	inputs := make([]hub.BusinessInput, len(in.Businesses))
+	for i, raw := range in.Businesses {
+		_ = json.Unmarshal(raw, &inputs[i]) // its faults are those of the import
+	}
+	list, err := o.hub.ImportBusinesses(r.Context(), asOperator, inputs, in.Replace)
+	out := Businesses{make([]Business, len(list))}
+	for i := range list {
+		b := &list[i]
+		out.Businesses[i] = businessJSON(&b.Business)
+		if before := b.Replaced; before != nil && before.DailyMessages > 0 && b.DailyMessages == 0 {
+			out.Businesses[i].CapsDropped = append(out.Businesses[i].CapsDropped, "daily_messages")
+		}
+		if before := b.Replaced; before != nil && before.DailyCost > 0 && b.DailyCost == 0 {
+			out.Businesses[i].CapsDropped = append(out.Businesses[i].CapsDropped, "daily_cost")
+		}
+	}
+	o.answer(w, r, err, out)
 }
 
 func (o *operator) showBusiness(w http.ResponseWriter, r *http.Request) {
@@ -131,9 +153,9 @@ func (o *operator) editBusiness(w http.ResponseWriter, r *http.Request) {
 	o.answer(w, r, err, businessJSON(&b))
 }
 
-func deliveryJSON(d *handoff.Delivery) Delivery {
+func deliveryJSON(d *handoff.Delivery, recipient string) Delivery {
 	out := Delivery{
-		DeliveryID: d.ID, HandoffID: d.HandoffID, Kind: string(d.Kind), Channel: string(d.Channel), Recipient: d.Recipient, State: string(d.State), Reason: d.Reason,
+		DeliveryID: d.ID, HandoffID: d.HandoffID, Kind: string(d.Kind), Channel: string(d.Channel), Recipient: recipient, State: string(d.State), Reason: d.Reason,
 		TicketID: d.ProviderID, Attempts: d.Attempts, Unknown: d.Unknown, CreatedAt: stamp(d.CreatedAt), UpdatedAt: stamp(d.UpdatedAt),
 	}
 	if d.State.Pending() {
@@ -152,9 +174,13 @@ func (o *operator) listDeliveries(w http.ResponseWriter, r *http.Request) {
 	}
 	in.Limit = limit
 	list, err := o.hub.Deliveries(r.Context(), asOperator, in)
+	var handles map[string]string
+	if err == nil {
+		handles, err = o.hub.Recipients(r.Context(), list)
+	}
 	out := Deliveries{Deliveries: make([]Delivery, len(list))}
 	for i := range list {
-		out.Deliveries[i] = deliveryJSON(&list[i])
+		out.Deliveries[i] = deliveryJSON(&list[i], cmp.Or(handles[list[i].Recipient], list[i].Recipient))
 	}
 	if limit == 0 {
 		limit = hub.DefaultPage
@@ -189,7 +215,11 @@ func (o *operator) resendDelivery(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d, err := o.hub.Resend(r.Context(), asOperator, r.PathValue("id"), in.Again)
-	o.answer(w, r, err, deliveryJSON(&d))
+	var handles map[string]string
+	if err == nil {
+		handles, err = o.hub.Recipients(r.Context(), []handoff.Delivery{d})
+	}
+	o.answer(w, r, err, deliveryJSON(&d, cmp.Or(handles[d.Recipient], d.Recipient)))
 }
 
 func (o *operator) revokeContinuation(w http.ResponseWriter, r *http.Request) {
@@ -208,18 +238,27 @@ func (o *operator) rotateSigningKey(w http.ResponseWriter, r *http.Request) {
 	o.answer(w, r, err, map[string]any{"key_id": id, "others_end_at_once": in.AtOnce})
 }
 
-// DecodeBusinesses reads a file of businesses: a list, or an object with the list "businesses".
-func DecodeBusinesses(b []byte) (list []hub.BusinessInput, err error) {
-	var wrapped struct {
-		Businesses []hub.BusinessInput `json:"businesses"`
+// DecodeBusinesses takes a file of businesses apart: a list, or an object with the list "businesses". What
+// is in it is read by the hub. The error is a sentence.
+func DecodeBusinesses(b []byte) ([]json.RawMessage, error) {
+	const want = `a list of businesses is accepted, such as [{"slug": "corner-shop"}], or an object with one as "businesses"`
+	if !json.Valid(b) {
+		var syntax *json.SyntaxError
+		if errors.As(json.Unmarshal(b, new(any)), &syntax) {
+			before := b[:min(syntax.Offset, int64(len(b)))]
+			return nil, fmt.Errorf("line %d: it is no valid JSON here (%w); %s", bytes.Count(before, []byte("\n"))+1, syntax, want)
+		}
 	}
-	if err := strictly(b, &list); err == nil {
-		return list, nil
-	} else if bytes.HasPrefix(bytes.TrimSpace(b), []byte("[")) {
-		return nil, err
+	if handoff.JSONKind(b) == "an object" {
+		var wrapped map[string]json.RawMessage
+		if err := json.Unmarshal(b, &wrapped); err != nil || len(wrapped) != 1 || wrapped["businesses"] == nil {
+			return nil, errors.New("an object came; " + want)
+		}
+		b = wrapped["businesses"]
 	}
-	err = strictly(b, &wrapped)
-	return wrapped.Businesses, err
+	var list []json.RawMessage
+	if err := json.Unmarshal(b, &list); err != nil {
+		return nil, fmt.Errorf("%s came; %s", handoff.JSONKind(b), want)
+	}
+	return list, nil
 }
-
-func strictly(b []byte, dest any) error { return decodeOne(bytes.NewReader(b), dest) }

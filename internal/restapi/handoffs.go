@@ -34,6 +34,7 @@ type Handoff struct {
 	Intent         string  `json:"intent,omitempty"`
 	Preview        string  `json:"summary_preview,omitempty"`
 	*Pool          `json:",omitempty"`
+	*Desk          `json:",omitempty"`
 	ClaimEpoch     int     `json:"claim_epoch"`
 	LeaseExpiresAt *string `json:"lease_expires_at"`
 	HeldSince      *string `json:"held_since,omitempty"` // in lists, while somebody holds it
@@ -54,6 +55,12 @@ type Pool struct {
 	Visibility  string          `json:"visibility"`
 	Priority    string          `json:"priority"`
 	TraceID     string          `json:"trace_id,omitempty"`
+}
+
+// Desk is what a handoff of the desk has besides.
+type Desk struct {
+	Slug string `json:"business_slug"`
+	Mode string `json:"mode"` // human or agent
 }
 
 // Party is somebody who has to do with a handoff.
@@ -95,8 +102,10 @@ type HandoffThread struct {
 	ResultSummary       string                  `json:"result_summary,omitempty"`
 	CompletionArtifacts []json.RawMessage       `json:"completion_artifacts,omitempty"`
 	Messages            []ThreadMessage         `json:"messages"`
-	HasMore             bool                    `json:"has_more"`
-	NextSequenceNo      int                     `json:"next_sequence_no,omitempty"`
+	// Deliveries are what went out of it to people, and to agents outside.
+	Deliveries     []Delivery `json:"deliveries,omitempty"`
+	HasMore        bool       `json:"has_more"`
+	NextSequenceNo int        `json:"next_sequence_no,omitempty"`
 	// Events is filled by the command, which reads them page by page.
 	Events []HandoffEvent `json:"events,omitempty"`
 }
@@ -177,7 +186,7 @@ func (o *operator) listHandoffs(w http.ResponseWriter, r *http.Request) {
 	q := query{values: r.URL.Query()}
 	in := hub.ListInput{
 		Statuses: q.values["status"], Door: q.text("door"), Root: q.text("project_root"), Agent: q.text("agent"), From: q.text("from"), To: q.text("to"),
-		Since: q.time("since"), Unfetched: q.text("unfetched") == "true",
+		Since: q.time("since"), Unfetched: q.text("unfetched") == "true", Untold: q.text("untold") == "true",
 		HeldLonger: time.Duration(q.number("held_longer_than_seconds")) * time.Second,
 		Limit:      q.number("limit"), Cursor: q.text("cursor"),
 	}
@@ -190,6 +199,7 @@ func (o *operator) listHandoffs(w http.ResponseWriter, r *http.Request) {
 	for i := range page.Items {
 		item := &page.Items[i]
 		out.Handoffs[i] = handoffLine(&item.Handoff, page.Roots[item.Handoff.WorkspaceID], func(id string) string { return handleIn(page.Parties, id) })
+		out.Handoffs[i].Desk = deskOf(page.Desks[item.Handoff.ID])
 		out.Handoffs[i].HeldSince = stampOrNull(item.HeldSince)
 	}
 	if page.NextCursor != "" {
@@ -275,6 +285,13 @@ func handoffLine(h *handoff.Handoff, root string, handle func(id string) string)
 	return out
 }
 
+func deskOf(d handoff.Desk) *Desk {
+	if d.Slug == "" {
+		return nil
+	}
+	return &Desk{d.Slug, string(d.Mode)}
+}
+
 func handoffThread(t *hub.Thread) HandoffThread {
 	h := &t.Handoff
 	handle := func(id string) string { return handleIn(t.Parties, id) }
@@ -291,8 +308,12 @@ func handoffThread(t *hub.Thread) HandoffThread {
 		m := &t.Messages[i]
 		out.Messages[i] = ThreadMessage{m.ID, m.SequenceNo, handle(m.Author), m.Body, m.Payload, raws(m.Artifacts), m.ExpectsReply, stamp(m.CreatedAt)}
 	}
+	out.Desk = deskOf(t.Desk)
 	if !t.FirstPage {
 		return out
+	}
+	for i := range t.Deliveries {
+		out.Deliveries = append(out.Deliveries, deliveryJSON(&t.Deliveries[i], handleIn(t.Recipients, t.Deliveries[i].Recipient)))
 	}
 	if h.Door == handoff.DoorPool {
 		out.Contract = contract(t, handle)

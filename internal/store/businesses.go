@@ -31,6 +31,15 @@ func businessValues(b *handoff.Business) []any {
 	}
 }
 
+// byMail: the person of a business is reached by e-mail.
+const byMail = `preferred = 'email' AND email <> ''`
+
+// BusinessesByMail is how many are reached by e-mail.
+func (tx *Tx) BusinessesByMail() (n int, err error) {
+	err = tx.row(`SELECT count(*) FROM businesses WHERE ` + byMail).scan(&n)
+	return n, err
+}
+
 // InsertBusiness stores a new business.
 func (tx *Tx) InsertBusiness(b *handoff.Business) error {
 	return tx.exec("INSERT INTO businesses ("+businessColumns+", search) VALUES ("+params(1, 13)+")", append(businessValues(b), foundBy(b))...)

@@ -25,9 +25,16 @@ func (tx *Tx) RemoveAgentChannels(agentID string) error {
 }
 
 // AgentChannels reads those of all agents, in the order of agents and channels.
-func (tx *Tx) AgentChannels() ([]AgentChannel, error) {
+func (tx *Tx) AgentChannels() ([]AgentChannel, error) { return tx.agentChannels("") }
+
+// ChannelsOf reads those of one agent.
+func (tx *Tx) ChannelsOf(agentID string) ([]AgentChannel, error) {
+	return tx.agentChannels("WHERE agent_id = $1", agentID)
+}
+
+func (tx *Tx) agentChannels(where string, args ...any) ([]AgentChannel, error) {
 	var list []AgentChannel
-	err := tx.each(`SELECT agent_id, channel, address, secret FROM agent_channels ORDER BY agent_id, channel`, nil, func(r rows) error {
+	err := tx.each(`SELECT agent_id, channel, address, secret FROM agent_channels `+where+` ORDER BY agent_id, channel`, args, func(r rows) error {
 		var c AgentChannel
 		err := r.Scan(&c.AgentID, &c.Channel, &c.Address, &c.Secret)
 		list = append(list, c)
@@ -43,9 +50,13 @@ func (tx *Tx) AgentChannel(agentID string, channel handoff.Channel) (AgentChanne
 	return c, err
 }
 
-// NewsWaits reports whether a notification about a handoff waits already to go out to an agent.
-func (tx *Tx) NewsWaits(handoffID, agentID string, channel handoff.Channel) (bool, error) {
-	found, err := tx.ids(`SELECT id FROM deliveries WHERE handoff_id = $1 AND recipient_id = $2 AND channel = $3 AND kind = 'news' AND state = 'queued' AND attempts = 0 LIMIT 1`,
+// RenewNews lets a notification about a handoff that waits to go out to an agent for the first time name a
+// later event. It reports whether there was one: one that was taken meanwhile goes out as it is.
+func (tx *Tx) RenewNews(handoffID, agentID string, channel handoff.Channel, eventSeq int) (bool, error) {
+	found, err := tx.ids(`SELECT id FROM deliveries WHERE handoff_id = $1 AND recipient_id = $2 AND channel = $3 AND kind = 'news' AND state = 'queued' AND attempts = 0 LIMIT 1`+tx.d.forUpdate(),
 		handoffID, agentID, string(channel))
-	return len(found) > 0, err
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	return true, tx.exec(`UPDATE deliveries SET event_seq = $1 WHERE id = $2`, eventSeq, found[0])
 }

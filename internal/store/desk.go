@@ -28,6 +28,22 @@ func (tx *Tx) Desk(handoffID string) (handoff.Desk, error) {
 	return d, notFound(err, "handoff", handoffID)
 }
 
+// Destinations are the businesses, and the modes, of those handoffs that are of the desk.
+func (tx *Tx) Destinations(ids []string) (map[string]handoff.Desk, error) {
+	out := map[string]handoff.Desk{}
+	if len(ids) == 0 {
+		return out, nil
+	}
+	in, args := placeholders(ids, 1)
+	err := tx.each(`SELECT handoff_id, slug, mode FROM desk WHERE handoff_id IN (`+in+`)`, args, func(r rows) error {
+		var d handoff.Desk
+		err := r.Scan(&d.HandoffID, &d.Slug, &d.Mode)
+		out[d.HandoffID] = d
+		return err
+	})
+	return out, err
+}
+
 // Contact reads the end user of a handoff; empty when none is known or it was erased.
 func (tx *Tx) Contact(handoffID string) (handoff.Contact, error) {
 	var c handoff.Contact

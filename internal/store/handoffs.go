@@ -329,7 +329,9 @@ type Stats struct {
 	OldestUnsettled time.Time
 	// PendingDeliveries go on by themselves, FaultyDeliveries are dead or unconfirmed.
 	PendingDeliveries, FaultyDeliveries int64
-	Now                                 time.Time
+	// Untold is how many open handoffs of the desk nobody was told of, or it is not known.
+	Untold int64
+	Now    time.Time
 }
 
 // Stats counts what the metrics show.
@@ -359,6 +361,9 @@ func (tx *Tx) Stats() (Stats, error) {
 		if err := tx.row(`SELECT count(*) FROM deliveries WHERE ` + where).scan(dest); err != nil {
 			return st, err
 		}
+	}
+	if err := tx.row(`SELECT count(*) FROM handoffs h WHERE ` + untold).scan(&st.Untold); err != nil {
+		return st, err
 	}
 	st.OldestUnfetched, st.OldestUnsettled, st.Now = timeOf(oldest), timeOf(unsettled), tx.Now()
 	return st, nil

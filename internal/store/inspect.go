@@ -18,6 +18,8 @@ type Inspection struct {
 	Newest   time.Time // of the events
 	Agents   int       // that are not disabled
 	Waiting  time.Time // since when the oldest handoff waits for its recipient to look
+	Untold   int       // open handoffs of the desk whose person was not told, or nobody knows
+	ByMail   int       // businesses that are reached by e-mail
 	Settings []string  // of the server, that break what is promised (PostgreSQL)
 	ReadOnly bool      // a standby, or made so
 }
@@ -94,6 +96,11 @@ func (s *Store) facts(ctx context.Context, db *sql.DB, in *Inspection, hasSchema
 		db.QueryRowContext(ctx, "SELECT count(*) FROM agents WHERE disabled_at = 0").Scan(&in.Agents),
 		db.QueryRowContext(ctx, "SELECT COALESCE(min(created_at), 0) FROM handoffs WHERE state = 'open' AND fetched_at = 0 AND recipient_id <> ''").Scan(&waiting))
 	in.Newest, in.Waiting = timeOf(newest), timeOf(waiting)
+	if in.Schema == SchemaVersion { // an older one may lack the columns
+		err = errors.Join(err,
+			db.QueryRowContext(ctx, "SELECT count(*) FROM handoffs h WHERE "+untold).Scan(&in.Untold),
+			db.QueryRowContext(ctx, "SELECT count(*) FROM businesses WHERE "+byMail).Scan(&in.ByMail))
+	}
 	if err != nil {
 		return fmt.Errorf("read the database: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}

@@ -25,6 +25,8 @@ type HandoffQuery struct {
 	Unfetched bool
 	// HeldSince keeps those that their holder took at that time or earlier.
 	HeldSince time.Time
+	// Untold keeps open ones of the desk whose person was not told for certain, nor by a form.
+	Untold bool
 	// BeforeID is the id to go on behind; empty begins with the newest.
 	BeforeID string
 	Limit    int
@@ -39,6 +41,10 @@ type ListedHandoff struct {
 // heldSince is when the holder of h got it: a claim, or the operator's word.
 const heldSince = `(SELECT COALESCE(max(e.at), 0) FROM events e
 	WHERE e.handoff_id = h.id AND e.handoff_id <> '' AND e.type IN ('handoff.claimed', 'handoff.reassigned'))`
+
+// untold: the first notification of an open handoff h of the desk did not go out, or nobody knows.
+const untold = `h.state = 'open' AND h.door = 'desk' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.handoff_id = h.id AND d.kind = 'handoff'
+	AND (d.state IN ('dead', 'unconfirmed') OR d.state = 'refused' AND d.reason <> '` + handoff.ReasonForm + `'))`
 
 // Handoffs reads one page in the order of ids, which is that of creation, without payloads.
 func (tx *Tx) Handoffs(q HandoffQuery) ([]ListedHandoff, error) {
@@ -79,6 +85,9 @@ func (tx *Tx) Handoffs(q HandoffQuery) ([]ListedHandoff, error) {
 	}
 	if q.Unfetched {
 		also("h.fetched_at = 0 AND h.recipient_id <> '' AND " + current + " = 'open'")
+	}
+	if q.Untold {
+		also(untold + " AND " + current + " = 'open'")
 	}
 	if !q.HeldSince.IsZero() {
 		also("h.state IN ('claimed', 'verifying') AND " + held + " AND " + heldSince + " <= " + arg(micros(q.HeldSince)))

@@ -172,3 +172,34 @@ func TestWhatTimeDidIsFoundWithoutLookingThroughWhatIsOpen(t *testing.T) {
 		}
 	})
 }
+
+func TestWhomNobodyWasToldOfIsFoundAmongWhatIsOpenAtTheDesk(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, f *fixture) {
+		crowded(t, f)
+		for name, test := range map[string]struct {
+			find  func(*store.Tx) error
+			index string
+		}{
+			"the list": {func(tx *store.Tx) error {
+				_, err := tx.Handoffs(store.HandoffQuery{Untold: true, Limit: 51})
+				return err
+			}, "handoffs_by_state"},
+			"those of a shop": {func(tx *store.Tx) error {
+				_, err := tx.Handoffs(store.HandoffQuery{RecipientID: "person:shop", Limit: 51})
+				return err
+			}, "handoffs_by_recipient"},
+			"of which business": {func(tx *store.Tx) error { _, err := tx.Destinations([]string{"a", "b"}); return err }, "desk"},
+		} {
+			f.write(func(tx *store.Tx) error {
+				tx.Now() // begins the transaction
+				plan, err := tx.Explain(test.find)
+				must(t, err)
+				if scan := scanOf.FindString(plan); scan != "" || !strings.Contains(plan, test.index) {
+					t.Errorf("%s: %s\n%s", name, scan, plan)
+				}
+				return nil
+			})
+		}
+	})
+}
