@@ -9,6 +9,7 @@ import (
 	"net/mail"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"handclasp/internal/config"
 	"handclasp/internal/handoff"
@@ -59,6 +60,7 @@ func openNode(ctx context.Context, cfg *config.Serve, public string, log *slog.L
 		CallsPerMinute: cfg.LimitCallsPerMinute, ParkedCalls: cfg.LimitParkedCalls,
 		NoProposedActions: !cfg.FeatureProposedActions, NoTrace: !cfg.FeatureTrace, NoVerification: !cfg.FeatureVerification, NoDAG: !cfg.FeatureDAG,
 		StrictTrust: cfg.TrustMode == "strict", Mail: cfg.Mail.Configured(),
+		Retain: hub.Retention{Handoffs: time.Duration(cfg.RetainHandoffs), Deliveries: time.Duration(cfg.RetainDeliveries), Events: time.Duration(cfg.RetainEvents)},
 	})
 	n := &node{senders: senders, cfg: cfg, log: log, store: st, hub: h, metrics: metrics, endBack: func() {}}
 	n.doors = httpserver.Config{
@@ -121,6 +123,7 @@ func (n *node) run(ctx context.Context) {
 	n.endBack = end
 	n.back.Go(func() { logged(n.log, "hub", n.hub.Run(back)) })
 	n.back.Go(func() { logged(n.log, "outbox", outbox.Run(back, n.hub, n.log)) })
+	n.back.Go(func() { logged(n.log, "outbox", outbox.Retain(back, n.hub, n.log)) })
 	n.back.Go(func() { logged(n.log, "outbox", outbox.Send(back, n.hub, n.senders, n.log, n.metrics)) })
 	n.back.Go(func() { trimMemory(back, n.metrics) })
 }

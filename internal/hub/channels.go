@@ -96,7 +96,7 @@ func (h *Hub) news(tx *store.Tx, d *handoff.Delivery, row *handoff.Handoff, n *O
 	if err != nil {
 		return err
 	}
-	if len(events) > 0 {
+	if len(events) > 0 && events[0].Seq == d.EventSeq {
 		n.Event = events[0].Type
 	}
 	parties, err := names(tx, []string{row.Creator})

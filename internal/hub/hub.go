@@ -44,6 +44,8 @@ type Config struct {
 	NoTrace, NoVerification, NoDAG bool
 	// Mail: e-mail can be sent.
 	Mail bool
+	// Retain says how long what is finished is kept.
+	Retain Retention
 	// StrictTrust wants a session and its secret with every verb on a pool handoff.
 	StrictTrust bool
 }
@@ -61,6 +63,7 @@ type Hub struct {
 	claimers claimers
 	claiming claiming
 	scanMost int // the constant; less in tests
+	chunk    int // retainChunk; less in tests
 	handles  handleCache
 	rates    *rates
 	stats    statsCache
@@ -94,6 +97,7 @@ func New(cfg Config) *Hub {
 		waiters:  newWaiters(cfg.ParkedCalls),
 		rates:    newRates(cfg.CallsPerMinute),
 		scanMost: scanMost,
+		chunk:    retainChunk,
 	}
 	h.keys = newKeyCache(cfg.Store.Shared())
 	h.secret, h.inviteSecret, h.linkSecret = h.loadSecret("session_secret"), h.loadSecret("invite_secret"), h.loadSecret("link_secret")
