@@ -329,3 +329,126 @@ func readWhile(t *testing.T, f *hubtest.Fixture, begin func()) (told int) {
 		}
 	}
 }
+
+func TestEventsStayWhileSomethingWaitsToBeSentOfThem(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		anna, frank := f.Agent("anna@acme"), f.Agent("frank@acme")
+		_, err := f.Hub.SetNotify(bg, hubtest.Operator(), "anna@acme", hub.NotifyInput{Webhook: "https://anna.example/hook"})
+		noError(t, err)
+		id := f.Send(anna, "frank@acme")
+		accept(f, frank, id)
+		complete(f, frank, id)
+		events := eventsOf(f, id)
+		f.Send(frank, "anna@acme")
+		f.Clock.Advance(30 * aDay)
+		retain(f)
+		if got := eventsOf(f, id); len(got) != len(events) {
+			t.Fatalf("left are %v of %v", got, events)
+		}
+		box := f.Post(f.Hub, nil)
+		eventually(t, "all is sent", func() bool {
+			list, err := f.Hub.Deliveries(bg, hubtest.Operator(), hub.DeliveryQuery{States: []string{"queued", "sending"}})
+			return err == nil && len(list) == 0
+		})
+		for _, n := range box.All() {
+			if n.Event == "" {
+				t.Errorf("%+v", n)
+			}
+		}
+		retain(f)
+		if past, err := f.Hub.History(bg, hubtest.Operator(), id, 0); err != nil || len(past.Events) != 0 {
+			t.Errorf("left are %+v %v", past.Events, err)
+		}
+		list, err := f.Hub.Deliveries(bg, hubtest.Operator(), hub.DeliveryQuery{})
+		noError(t, err)
+		for i := range list { // none of an ended handoff goes out again
+			_, err := f.Hub.Resend(bg, hubtest.Operator(), list[i].ID)
+			if list[i].HandoffID == id {
+				hubtest.WantCode(t, err, handoff.CodeInvalidTransition)
+			}
+		}
+	}, retaining(hub.Retention{Events: 7 * aDay}))
+}
+
+func TestNodesThatRemoveAtOnceRemoveEachOnce(t *testing.T) {
+	t.Parallel()
+	hubtest.OnEach(t, func(t *testing.T, f *hubtest.Fixture) {
+		f.Shop()
+		anna, frank := f.Agent("anna@acme"), f.Agent("frank@acme")
+		const many = 40
+		_, err := f.Hub.SetNotify(bg, hubtest.Operator(), "anna@acme", hub.NotifyInput{Webhook: "https://anna.example/hook"})
+		noError(t, err)
+		f.Post(f.Hub, nil)
+		var made []string
+		for range many {
+			id := f.Send(anna, "frank@acme")
+			accept(f, frank, id)
+			complete(f, frank, id)
+			made = append(made, id)
+		}
+		deliveries := 0
+		eventually(t, "all is sent", func() bool {
+			list, err := f.Hub.Deliveries(bg, hubtest.Operator(), hub.DeliveryQuery{States: []string{"queued", "sending"}})
+			return err == nil && len(list) == 0
+		})
+		noError(t, f.Store.Read(bg, func(tx *store.Tx) error {
+			list, err := tx.Deliveries(nil, "", 1000)
+			deliveries = len(list)
+			return err
+		}))
+		f.Clock.Advance(8 * aDay)
+		last := f.Send(anna, "frank@acme")
+		settled(f)
+		before := logLength(f)
+		nodes := []*hub.Hub{f.Hub, f.Hub, f.Hub}
+		if f.Store.Kind() == "postgres" {
+			_, nodes[1] = f.Node(f.HubCfg)
+			_, nodes[2] = f.Node(f.HubCfg)
+		}
+		var all hub.Retained
+		results := make(chan hub.Retained)
+		for _, h := range nodes {
+			h.RetainChunk(7)
+		}
+		for _, h := range nodes {
+			go func() {
+				n, err := h.Retain(bg)
+				if err != nil {
+					t.Error(err)
+				}
+				results <- n
+			}()
+		}
+		for range nodes {
+			n := <-results
+			all.Handoffs, all.Deliveries, all.Events = all.Handoffs+n.Handoffs, all.Deliveries+n.Deliveries, all.Events+n.Events
+		}
+		settled(f)
+		left := logLength(f)
+		if all.Handoffs != many || all.Deliveries != deliveries || before+many-left != all.Events || all.Events < 3*many {
+			t.Errorf("%+v of %d handoffs, %d deliveries, %d events and %d erasures, %d are left", all, many, deliveries, before, many, left)
+		}
+		for _, id := range made {
+			past, err := f.Hub.History(bg, hubtest.Operator(), id, 0)
+			noError(t, err)
+			if len(past.Events) != 1 || past.Events[0].Type != handoff.EventErased {
+				t.Fatalf("left of %s is %+v", id, past.Events)
+			}
+		}
+		if got := eventsOf(f, last); len(got) != 1 {
+			t.Errorf("%v", got)
+		}
+	}, hubtest.WithMail(), retaining(hub.Retention{Handoffs: aDay, Deliveries: 7 * aDay, Events: 7 * aDay}))
+}
+
+func logLength(f *hubtest.Fixture) int {
+	f.T.Helper()
+	n := 0
+	noError(f.T, f.Store.Read(bg, func(tx *store.Tx) error {
+		list, _, err := tx.Events(store.Beginning, 10_000)
+		n = len(list)
+		return err
+	}))
+	return n
+}
