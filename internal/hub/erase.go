@@ -29,15 +29,15 @@ func (h *Hub) Erase(ctx context.Context, call Call, id string) (Erased, error) {
 		return Erased{}, err
 	}
 	out, err := h.erase(ctx, call, id)
-	if err == nil && !out.Replay {
-		h.checkpointErased(ctx)
+	if err == nil {
+		h.checkpointErased(ctx, out.Replay)
 	}
 	return out, err
 }
 
-// checkpointErased takes what was erased out of the write-ahead log too.
-func (h *Hub) checkpointErased(ctx context.Context) {
-	if err := h.st.Checkpoint(ctx); err != nil {
+// checkpointErased takes what was erased out of the write-ahead log too. That it failed is said once.
+func (h *Hub) checkpointErased(ctx context.Context, again bool) {
+	if err := h.st.Checkpoint(ctx); err != nil && !again {
 		h.log.WarnContext(ctx, "erased text may stay in the write-ahead log until a backup or the hub ends", "error", err)
 	}
 }

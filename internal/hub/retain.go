@@ -61,7 +61,7 @@ func (h *Hub) Retain(ctx context.Context) (Retained, error) {
 func (h *Hub) eraseOld(ctx context.Context, before time.Time) (erased int, err error) {
 	defer func() {
 		if erased > 0 {
-			h.checkpointErased(ctx)
+			h.checkpointErased(ctx, false)
 		}
 	}()
 	for {
