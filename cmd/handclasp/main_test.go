@@ -86,6 +86,8 @@ func TestImpossibleCommandLinesSayWhatToTypeInstead(t *testing.T) {
 		{[]string{"serve", "--allowed-host", "http://h"}, 2, "hub.internal"},
 		{[]string{"serve", "--data", folder, "--database-url", "postgres://h/d"}, 2, "exclude each other"},
 		{[]string{"serve", "--limit-payload-bytes", "99999999"}, 2, "1048576"},
+		{[]string{"serve", "--retain-events", "6d"}, 2, "at least 7d"},
+		{[]string{"serve", "--retain-handoffs", "soon"}, 2, "30d"},
 		{[]string{"agent", "list", "--data", filepath.Join(folder, "typo")}, 1, "there is no hub in"},
 		{[]string{"agent", "add", "admin", "--data", folder}, 1, "reserved"},
 		{[]string{"agent", "add", "a..b", "--data", folder}, 1, "handle"},

@@ -9,6 +9,7 @@ import (
 	"net/mail"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"handclasp/internal/config"
 	"handclasp/internal/handoff"
@@ -73,6 +74,7 @@ func openNode(ctx context.Context, cfg *config.Serve, public string, log *slog.L
 		NoProposedActions: !cfg.FeatureProposedActions, NoTrace: !cfg.FeatureTrace, NoVerification: !cfg.FeatureVerification, NoDAG: !cfg.FeatureDAG,
 		StrictTrust: cfg.TrustMode == "strict", Mail: cfg.Mail.Configured(), MailElsewhere: served.Mail,
 		CheckOutside: outside.Examine,
+		Retain:       hub.Retention{Handoffs: time.Duration(cfg.RetainHandoffs), Deliveries: time.Duration(cfg.RetainDeliveries), Events: time.Duration(cfg.RetainEvents)},
 	})
 	n := &node{senders: senders, cfg: cfg, log: log, store: st, hub: h, metrics: metrics, endBack: func() {}}
 	n.doors = httpserver.Config{
@@ -136,6 +138,7 @@ func (n *node) run(ctx context.Context, sends bool) {
 	n.endBack = end
 	n.back.Go(func() { logged(n.log, "hub", n.hub.Run(back)) })
 	n.back.Go(func() { logged(n.log, "outbox", outbox.Run(back, n.hub, n.log)) })
+	n.back.Go(func() { logged(n.log, "outbox", outbox.Retain(back, n.hub, n.log)) })
 	if sends {
 		n.back.Go(func() { logged(n.log, "outbox", outbox.Send(back, n.hub, n.senders, n.log, n.metrics)) })
 	}

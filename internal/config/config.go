@@ -44,6 +44,10 @@ type Serve struct {
 	LimitPayloadBytes   int `name:"limit-payload-bytes" help:"Size of a message payload, at most 1 MiB (default ${default})." default:"65536"`
 	MaxDatabaseConns    int `name:"max-database-conns" help:"PostgreSQL connections of this node (default ${default})." default:"16"`
 
+	RetainHandoffs   Span `name:"retain-handoffs" help:"Erase the texts and contact details of handoffs so long after their end, such as 90d; at least 1d (default: kept for ever)." default:"0" placeholder:"TIME"`
+	RetainDeliveries Span `name:"retain-deliveries" help:"Remove deliveries of ended handoffs that old; at least 7d (default: kept for ever)." default:"0" placeholder:"TIME"`
+	RetainEvents     Span `name:"retain-events" help:"Remove events that old, but those of handoffs that ended later or not at all; at least 7d (default: kept for ever)." default:"0" placeholder:"TIME"`
+
 	LogFormat string `name:"log-format" help:"text or json (default ${default})." enum:"text,json" default:"text"`
 	LogLevel  string `name:"log-level" help:"debug, info, warn or error; debug logs every request (default ${default})." enum:"debug,info,warn,error" default:"info"`
 }
@@ -85,6 +89,18 @@ func (s *Serve) Validate() error {
 	} {
 		if n.value < n.min || n.value > n.max {
 			return fmt.Errorf("%s: %d came; %d to %d are accepted", n.flag, n.value, n.min, n.max)
+		}
+	}
+	for _, r := range []struct {
+		flag         string
+		value, least Span
+	}{
+		{"--retain-handoffs", s.RetainHandoffs, Span(day)},
+		{"--retain-deliveries", s.RetainDeliveries, Span(7 * day)},
+		{"--retain-events", s.RetainEvents, Span(7 * day)},
+	} {
+		if r.value != 0 && r.value < r.least {
+			return fmt.Errorf("%s: %s came; at least %s is accepted, or 0 to keep them for ever", r.flag, r.value, r.least)
 		}
 	}
 	if err := s.Mail.Check(); err != nil {

@@ -7,12 +7,12 @@ import "time"
 const ErasedText = "[erased by the operator]"
 
 // Erase removes what people and agents wrote from a handoff that has ended, by the operator's
-// hand; its messages, drafts and contacts are the caller's to erase in the same way. Ids, states,
+// hand, or by the hub's where the operator set how long texts are kept; its messages, drafts and contacts are the caller's to erase in the same way. Ids, states,
 // times and counts stay, and so do the target and the trace id, which stand in what keeps the log
 // whole. Erasing again changes nothing.
 func (h *Handoff) Erase(actor Actor, now time.Time) (EventType, error) {
 	switch {
-	case !actor.IsOperator():
+	case !actor.IsOperator() && actor != System():
 		return "", Refuse(CodePermissionDenied, "only the operator erases a handoff", "")
 	case !h.State.Terminal():
 		return "", Refuse(CodeInvalidTransition, "this handoff is "+h.Status()+": only one that has ended can be erased",

@@ -96,7 +96,7 @@ func (h *Hub) news(tx *store.Tx, d *handoff.Delivery, row *handoff.Handoff, n *O
 	if err != nil {
 		return err
 	}
-	if len(events) > 0 { // the state is that after the event: news of a later one are on their way
+	if len(events) > 0 && events[0].Seq == d.EventSeq { // the state is that after the event: news of a later one are on their way
 		n.Event, row.State = events[0].Type, events[0].State
 	}
 	parties, err := names(tx, []string{row.Creator})

@@ -178,6 +178,9 @@ func (h *Hub) ReportDelivery(ctx context.Context, out *Outgoing, o handoff.Outco
 			return err
 		}
 		d, err := c.LockDelivery(out.ID)
+		if isCode(err, handoff.CodeNotFound) { // another sent it, and it is not kept any more
+			return nil
+		}
 		if err != nil || d.State != handoff.DeliverySending || d.Attempts != out.Attempt {
 			return err
 		}

@@ -165,9 +165,12 @@ func (h *Hub) Reply(ctx context.Context, call Call, in ReplyInput) (Replied, err
 			if err != nil {
 				return err
 			}
-			out.MessageID, out.Replay = m.ID, true
 			out.Delivery, err = c.LockDelivery(effect.RefID)
-			return err
+			if !isCode(err, handoff.CodeNotFound) {
+				out.MessageID, out.Replay = m.ID, true
+				return err
+			}
+			// It goes no sooner than the key, and the handoff has ended: the refusal below says so.
 		}
 		return c.reply(&was, &row, &d, in.Body, once, &out)
 	})

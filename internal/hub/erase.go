@@ -28,10 +28,28 @@ func (h *Hub) Erase(ctx context.Context, call Call, id string) (Erased, error) {
 	if err != nil {
 		return Erased{}, err
 	}
+	out, err := h.erase(ctx, call, id)
+	if err == nil {
+		h.checkpointErased(ctx, out.Replay)
+	}
+	return out, err
+}
+
+// checkpointErased takes what was erased out of the write-ahead log too. That it failed is said once.
+func (h *Hub) checkpointErased(ctx context.Context, again bool) {
+	if err := h.st.Checkpoint(ctx); err != nil && !again {
+		h.log.WarnContext(ctx, "erased text may stay in the write-ahead log until a backup or the hub ends", "error", err)
+	}
+}
+
+// erase is Erase by an actor who may, of a handoff by its whole id.
+func (h *Hub) erase(ctx context.Context, call Call, id string) (Erased, error) {
 	out := Erased{ThreadID: id}
+	whoever := func(*handoff.Handoff, *handoff.Agent) bool { return true }
+	nobody := func(*handoff.Handoff) (*handoff.Agent, error) { return nil, nil }
 	for from, done := 1, false; !done; from += eraseChunk {
 		err := h.change(ctx, "erase", call, func(c *change) error {
-			_, row, err := c.take(id)
+			_, row, err := c.takeIf(id, whoever, nobody)
 			if err != nil {
 				return err
 			}
@@ -54,9 +72,6 @@ func (h *Hub) Erase(ctx context.Context, call Call, id string) (Erased, error) {
 		if err != nil {
 			return Erased{}, err
 		}
-	}
-	if err := h.st.Checkpoint(ctx); err != nil && !out.Replay {
-		h.log.WarnContext(ctx, "erased text may stay in the write-ahead log until a backup or the hub ends", "error", err)
 	}
 	return out, nil
 }

@@ -9,3 +9,6 @@ func (h *Hub) Latecomers(id string) int {
 
 // ScanMost bounds what a single call looks at.
 func (h *Hub) ScanMost(n int) { h.scanMost = n }
+
+// RetainChunk is how many rows one transaction of [Hub.Retain] removes.
+func (h *Hub) RetainChunk(n int) { h.chunk = n }

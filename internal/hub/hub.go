@@ -46,6 +46,8 @@ type Config struct {
 	Mail, MailElsewhere bool
 	// CheckOutside says why the address of a webhook would not be dialled; nil looks at none.
 	CheckOutside func(ctx context.Context, address string) error
+	// Retain says how long what is finished is kept.
+	Retain Retention
 	// StrictTrust wants a session and its secret with every verb on a pool handoff.
 	StrictTrust bool
 }
@@ -63,6 +65,7 @@ type Hub struct {
 	claimers claimers
 	claiming claiming
 	scanMost int // the constant; less in tests
+	chunk    int // retainChunk; less in tests
 	handles  handleCache
 	rates    *rates
 	stats    statsCache
@@ -96,6 +99,7 @@ func New(cfg Config) *Hub {
 		waiters:  newWaiters(cfg.ParkedCalls),
 		rates:    newRates(cfg.CallsPerMinute),
 		scanMost: scanMost,
+		chunk:    retainChunk,
 	}
 	h.keys = newKeyCache(cfg.Store.Shared())
 	h.secret, h.inviteSecret, h.linkSecret = h.loadSecret("session_secret"), h.loadSecret("invite_secret"), h.loadSecret("link_secret")

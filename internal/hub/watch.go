@@ -275,6 +275,9 @@ func (w *watch) ofHandoff(tx *store.Tx, s *sight) (got watched, err error) {
 			return nil, cursor, err
 		}
 		list, err := tx.HandoffEvents(id, after, n)
+		if err == nil && after > 0 && gap(list, after, row.EventSeq) {
+			return nil, cursor, store.CursorGone()
+		}
 		for i := range list {
 			list[i].Cursor = tx.HandoffCursor(id, list[i].Seq)
 			cursor = list[i].Cursor
@@ -282,6 +285,15 @@ func (w *watch) ofHandoff(tx *store.Tx, s *sight) (got watched, err error) {
 		return list, cursor, err
 	}, cursor, w.limit, func(list []handoff.Event) ([]handoff.Event, error) { return s.keep(w.filter.of(list), everything) })
 	return got, err
+}
+
+// gap reports whether events of a handoff are gone that follow the given number; last counts those that
+// there were when it was read, before the list.
+func gap(list []handoff.Event, after, last int) bool {
+	if len(list) == 0 {
+		return last > after
+	}
+	return list[0].Seq != after+1
 }
 
 // eventFilter is [EventFilters] as it is compared.

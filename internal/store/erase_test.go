@@ -113,8 +113,8 @@ func writeEverywhere(tx *store.Tx, id, text string) error {
 			return err
 		}
 	}
-	return tx.Exec(`INSERT INTO businesses (slug, name, timezone, preferred, phone, email, form_url, region, daily_messages, daily_cost, created_at, updated_at)
-		VALUES ('shop', 'Shop', 'UTC', '', '', '', '', '', 0, 0, 1, 1) ON CONFLICT DO NOTHING`,
+	return tx.Exec(`INSERT INTO businesses (slug, name, search, timezone, preferred, phone, email, form_url, region, daily_messages, daily_cost, created_at, updated_at)
+		VALUES ('shop', 'Shop', 'shop', 'UTC', '', '', '', '', '', 0, 0, 1, 1) ON CONFLICT DO NOTHING`,
 		`INSERT INTO desk (handoff_id, slug, mode, urgency, reason, purpose, reservation_id, agent_label)
 		VALUES ('`+id+`', 'shop', 'human', 'normal', '`+text+`', '`+text+`', '`+text+`', '`+text+`')`,
 		`INSERT INTO contacts (subject_id, name, email, phone) VALUES ('`+id+`', '`+text+`', '`+text+`', '`+text+`')`)

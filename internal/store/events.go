@@ -20,31 +20,58 @@ func (tx *Tx) InsertEvent(e *handoff.Event) error {
 }
 
 // A cursor is "<epoch>.<xact>.<id>": the position behind the event that carries it. Ids alone
-// do not order what readers may see (see dialect.eventsAfter), so both halves are kept.
+// do not order what readers may see (see dialect.eventsAfter), so both halves are kept. Where events
+// behind that position are gone already, ".r<removals>" follows: whoever read it knows of so many removals.
 
 // Beginning is the cursor before the first event.
 const Beginning = "0"
 
-func (s *Store) parseCursor(cursor string) (xact, id int64, err error) {
+// place is a position in the log, and how many removals whoever stands there knows of.
+type place struct{ xact, id, removals int64 }
+
+func (p place) before(q place) bool { return p.xact < q.xact || p.xact == q.xact && p.id < q.id }
+
+func (s *Store) parseCursor(cursor string) (place, error) {
 	if cursor == Beginning {
-		return 0, 0, nil
+		return place{}, nil
 	}
+	epoch, p, ok := splitCursor(cursor)
+	if !ok {
+		return p, BadCursor(cursor)
+	}
+	return p, s.checkEpoch(epoch)
+}
+
+func splitCursor(cursor string) (epoch string, p place, ok bool) {
 	parts := strings.Split(cursor, ".")
-	if len(parts) == 3 {
-		xact, errX := strconv.ParseInt(parts[1], 10, 64)
-		id, errID := strconv.ParseInt(parts[2], 10, 64)
-		if errX == nil && errID == nil && xact >= 0 && id >= 0 {
-			return xact, id, s.checkEpoch(parts[0])
-		}
+	if len(parts) != 3 && len(parts) != 4 {
+		return "", p, false
 	}
-	return 0, 0, BadCursor(cursor)
+	var errX, errID, errR error
+	p.xact, errX = strconv.ParseInt(parts[1], 10, 64)
+	p.id, errID = strconv.ParseInt(parts[2], 10, 64)
+	if len(parts) == 4 {
+		number, marked := strings.CutPrefix(parts[3], "r")
+		p.removals, errR = strconv.ParseInt(number, 10, 64)
+		ok = marked && p.removals > 0
+	} else {
+		ok = true
+	}
+	return parts[0], p, ok && errX == nil && errID == nil && errR == nil && p.xact >= 0 && p.id >= 0
 }
 
 func (s *Store) checkEpoch(epoch string) error {
 	if epoch == s.epoch {
 		return nil
 	}
-	return handoff.Refuse(handoff.CodeCursorExpired, "cursor: it was given out before the hub's database was restored", "Begin anew with cursor \"0\", or without one for what comes from now on.")
+	return handoff.Refuse(handoff.CodeCursorExpired, "cursor: it was given out before the hub's database was restored", beginAnew)
+}
+
+const beginAnew = "Begin anew with cursor \"0\", or without one for what comes from now on."
+
+// CursorGone refuses a cursor behind which events are gone.
+func CursorGone() *handoff.Error {
+	return handoff.Refuse(handoff.CodeCursorExpired, "cursor: events behind it are older than the hub keeps them", beginAnew)
 }
 
 // BadCursor refuses a cursor that was not given out for what is being read.
@@ -78,21 +105,39 @@ func (tx *Tx) ParseHandoffCursor(cursor, handoffID string) (seq int, err error) 
 
 // Events reads the log after cursor in commit order, at most limit events, and returns the
 // cursor to go on with. No event that is committed by the time a later page is read is ever
-// skipped, whatever the order in which transactions commit.
+// skipped, whatever the order in which transactions commit: where some may be gone, the cursor is
+// refused with [handoff.CodeCursorExpired]. [Beginning] begins with what is still there.
 func (tx *Tx) Events(cursor string, limit int) ([]handoff.Event, string, error) {
-	xact, id, err := tx.s.parseCursor(cursor)
+	at, err := tx.s.parseCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
+	tx.e.expect(horizonQuery, nil)
 	var list []handoff.Event
 	err = tx.each("SELECT "+eventColumns+" FROM events WHERE "+tx.d.eventsAfter()+" LIMIT $3",
-		[]any{xact, id, limit}, func(r rows) error {
+		[]any{at.xact, at.id, limit}, func(r rows) error {
 			e, err := tx.scanEvent(r)
-			cursor = e.Cursor
 			list = append(list, e)
 			return err
 		})
-	return list, cursor, err
+	if err != nil {
+		return nil, "", err
+	}
+	// Asked behind the events: what was removed in between is refused rather than missed.
+	gone, err := tx.horizon()
+	if err != nil {
+		return nil, "", err
+	}
+	if cursor != Beginning && at.before(gone) && at.removals != gone.removals {
+		return nil, "", CursorGone()
+	}
+	for i := range list {
+		if _, p, _ := splitCursor(list[i].Cursor); p.before(gone) {
+			list[i].Cursor += removalsMark(gone)
+		}
+		cursor = list[i].Cursor
+	}
+	return list, cursor, nil
 }
 
 // CursorNow is the cursor behind everything that readers may see: what follows it comes from now on.
@@ -111,12 +156,12 @@ func (tx *Tx) Unsettled(cursor string) (bool, error) {
 	if query == "" {
 		return false, nil
 	}
-	xact, id, err := tx.s.parseCursor(cursor)
+	at, err := tx.s.parseCursor(cursor)
 	if err != nil {
 		return false, err
 	}
 	var one int
-	err = tx.row(query, xact, id).scan(&one)
+	err = tx.row(query, at.xact, at.id).scan(&one)
 	if IsNoRows(err) {
 		return false, nil
 	}

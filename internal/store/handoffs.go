@@ -163,16 +163,21 @@ func (tx *Tx) UpdateHandoff(was, h *handoff.Handoff) error {
 			return err
 		}
 	}
+	ended := time.Time{}
+	if h.State.Terminal() {
+		ended = h.UpdatedAt
+	}
 	return tx.execOne(`UPDATE handoffs SET state = $1, holder_id = $2, past_holders = $3, epoch = $4, lease_length = $5,
 		lease_expires_at = $6, result = $7, verdict = $8, deps_pending = $9, deps_failed = $10, recipient_declined = $11,
 		waits_for_reply = $12, message_count = $13, event_seq = $14, updated_at = $15, fetched_at = $16, accepted_at = $17,
-		completed_at = $18, ended_by = $19, ended_reason = $20, result_summary = $21, completion_artifacts = $22
+		completed_at = $18, ended_by = $19, ended_reason = $20, result_summary = $21, completion_artifacts = $22,
+		ended_at = CASE ended_at WHEN 0 THEN CAST($26 AS bigint) ELSE ended_at END
 		WHERE id = $23 AND (state = $24 AND epoch = $25`+unguarded+`)`,
 		string(h.State), h.Holder, jsonText(h.PastHolders), h.Epoch, h.LeaseLength.Microseconds(),
 		micros(h.LeaseExpiresAt), jsonText(h.Result), jsonText(h.Verdict), h.DepsPending, h.DepsFailed, flag(h.RecipientDeclined),
 		flag(h.WaitsForReply), h.Messages, h.EventSeq, micros(h.UpdatedAt), micros(h.FetchedAt), micros(h.AcceptedAt),
 		micros(h.CompletedAt), h.EndedBy, h.EndedReason, h.ResultSummary, jsonText(h.CompletionArtifacts),
-		h.ID, string(was.State), was.Epoch)
+		h.ID, string(was.State), was.Epoch, micros(ended))
 }
 
 // Handoff reads one handoff as it is written down; [handoff.CodeNotFound] when there is none.

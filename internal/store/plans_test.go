@@ -130,6 +130,10 @@ func TestWhatTimeDidIsFoundWithoutLookingThroughWhatIsOpen(t *testing.T) {
 				func(tx *store.Tx) error { _, err := tx.NextDue(); return err },
 				[]string{"handoffs_by_lease", "handoffs_by_deadline", "handoffs_by_fallback"},
 			},
+			"erasable": {
+				func(tx *store.Tx) error { _, err := tx.Erasable(noon, 100); return err },
+				[]string{"handoffs_to_erase"},
+			},
 			"slipped": {
 				func(tx *store.Tx) error { _, err := tx.Slipped("w", 100); return err },
 				[]string{"handoffs_by_lease", "handoffs_by_fallback"},

@@ -102,3 +102,9 @@ CREATE TABLE deliveries (
 CREATE INDEX deliveries_due ON deliveries (channel, due_at) WHERE state IN ('queued', 'sending');
 CREATE INDEX deliveries_by_handoff ON deliveries (handoff_id);
 CREATE INDEX deliveries_at_fault ON deliveries (updated_at, id) WHERE state IN ('unconfirmed', 'dead');
+CREATE INDEX deliveries_final ON deliveries (updated_at, id) WHERE state IN ('sent', 'refused', 'dead') AND kind <> 'handoff';
+
+-- When a handoff ended; 0 while it has not. Only what time removes asks for it.
+ALTER TABLE handoffs ADD COLUMN ended_at bigint NOT NULL DEFAULT 0;
+UPDATE handoffs SET ended_at = updated_at WHERE state IN ('completed', 'rejected', 'cancelled', 'expired');
+CREATE INDEX handoffs_to_erase ON handoffs (ended_at, id) WHERE ended_at > 0 AND erased_at = 0;
