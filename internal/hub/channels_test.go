@@ -48,7 +48,7 @@ func TestAnAgentIsToldOutsideThatItsInboxHasNewsAndNotWhatItSays(t *testing.T) {
 		if n := len(box.All()); len(off.Channels) != 0 || n != 4 {
 			t.Errorf("after it was turned off: %+v, %d", off, n)
 		}
-	})
+	}, hubtest.WithMail())
 }
 
 // What follows a notification that has not gone out yet changes what that one names; what follows one

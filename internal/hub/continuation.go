@@ -362,7 +362,7 @@ func (h *Hub) SessionCall(ctx context.Context, token, handoffID string, complete
 			return err
 		}
 		now = tx.Now()
-		ended := row.State.Terminal() && !(completes && row.State == handoff.Completed)
+		ended := row.State.Terminal() && (!completes || row.State != handoff.Completed)
 		if t.Subject != link.RedeemerID || row.Holder != t.Subject || ended || sessionOver(&link, now) {
 			return errNoSession
 		}

@@ -35,7 +35,7 @@ func decodeOne(body io.Reader, dest any) error {
 	}
 	if err := json.Unmarshal(raw, dest, json.RejectUnknownMembers(true)); err != nil {
 		var known *handoff.Error
-		if known, _ = handoff.CheckRawJSON("", raw, 0, mostLevels).(*handoff.Error); known != nil && known.Details["field"] != "arguments" {
+		if errors.As(handoff.CheckRawJSON("", raw, 0, mostLevels), &known) && known.Details["field"] != "arguments" {
 			return known // it words what is wrong with a text
 		}
 		return wrongJSON(err, raw)
