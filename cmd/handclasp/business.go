@@ -162,8 +162,11 @@ func oneBusiness(e *env, where *config.Where, out output, did act, run func(*ope
 
 // unreached is why nobody can be told of a customer; empty where somebody can, or a form is shown instead.
 func unreached(b *restapi.Business) string {
-	if b.Reason == handoff.ReasonForm {
+	switch {
+	case b.Reason == handoff.ReasonForm:
 		return ""
+	case b.Reason == "" && b.Channel == string(handoff.ChannelSMS):
+		return string(handoff.ReasonConsent) + ", for text messages come later"
 	}
 	return b.Reason
 }
