@@ -3,12 +3,18 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"handclasp/internal/hubtest"
 	"handclasp/internal/restapi"
@@ -201,6 +207,63 @@ func greet(c net.Conn) {
 			return
 		default:
 			answer("250 ok")
+		}
+	}
+}
+
+func TestATestGoesToAWebhookSignedAndToSlack(t *testing.T) {
+	t.Parallel()
+	type post struct {
+		headers http.Header
+		body    []byte
+	}
+	posts := make(chan post, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		posts <- post{r.Header, body}
+	}))
+	t.Cleanup(server.Close)
+	allowed := []string{"--notify-allow-network", "127.0.0.0/8", "--data", t.TempDir()}
+	run := func(flags ...string) *program {
+		return runProgram(t.Context(), append(append([]string{"notify", "test"}, flags...), allowed...)...)
+	}
+	p := run("--webhook", server.URL+"/hook", "--json")
+	var out struct{ State, Secret string }
+	if err := json.Unmarshal(p.stdout.Bytes(), &out); err != nil || out.State != "sent" {
+		t.Fatalf("%d %s %s", p.code, p.stdout.String(), p.stderr.String())
+	}
+	got := <-posts
+	verify, err := standardwebhooks.NewWebhook(out.Secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := verify.Verify(got.body, got.headers); err != nil {
+		t.Errorf("%s: %v", got.body, err)
+	}
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(out.Secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p := run("--webhook", server.URL, "--secret-file", secret); p.code != 0 || strings.Contains(p.stdout.String(), "whsec_") {
+		t.Errorf("%d %s %s", p.code, p.stdout.String(), p.stderr.String())
+	}
+	if got = <-posts; verify.Verify(got.body, got.headers) != nil {
+		t.Errorf("with the secret of a file: %s", got.body)
+	}
+	if p := run("--slack", server.URL); p.code != 0 || !strings.HasPrefix(string((<-posts).body), `{"text":`) {
+		t.Errorf("%d %s %s", p.code, p.stdout.String(), p.stderr.String())
+	}
+	allowed = allowed[2:]
+	if p := run("--webhook", server.URL); p.code != 1 || !strings.Contains(p.stderr.String(), "loopback") {
+		t.Errorf("inside the network: %d %s", p.code, p.stderr.String())
+	}
+	for flags, want := range map[string]string{
+		"": "--webhook", "--webhook gopher://x": "--webhook: the address must begin", "--webhook http://x.example --slack http://x.example": "can't be used together",
+		"--webhook http://x.example --secret-file /none/secret": "--secret-file", "--email x --smtp-url smtp://127.0.0.1:1 --mail-from a@b.example": `--email: "x" came`,
+		"--email a@b.example": "--smtp-url",
+	} {
+		if p := run(strings.Fields(flags)...); p.code != 2 || !strings.Contains(p.stderr.String(), want) {
+			t.Errorf("%q: %d %s", flags, p.code, p.stderr.String())
 		}
 	}
 }

@@ -40,7 +40,7 @@ type node struct {
 // openNode opens the database and builds the doors. public is the address that links are made
 // from; without one they are paths.
 func openNode(ctx context.Context, cfg *config.Serve, public string, log *slog.Logger) (*node, error) {
-	outside, err := outsideOf(cfg)
+	outside, err := outsideOf(&cfg.Outside)
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +91,8 @@ func openNode(ctx context.Context, cfg *config.Serve, public string, log *slog.L
 }
 
 // outsideOf is how the hub reaches addresses that agents gave it.
-func outsideOf(cfg *config.Serve) (notify.Outside, error) {
-	networks, err := cfg.AllowedNetworks()
+func outsideOf(o *config.Outside) (notify.Outside, error) {
+	networks, err := o.AllowedNetworks()
 	return notify.Outside{Allow: networks}, err
 }
 

@@ -98,6 +98,12 @@ func OpenToken(token string, scope Scope, secret func(keyID string) []byte) (Tok
 	return Token{claims.HandoffID, claims.Scope, claims.Subject, claims.IssuedAt.UTC(), claims.ExpiresAt.UTC()}, nil
 }
 
+// IsToken reports whether s has the form of a signed token, whoever signed it.
+func IsToken(s string) bool {
+	_, err := OpenToken(s, ScopeContinue, func(string) []byte { return nil })
+	return !errors.Is(err, ErrTokenMalformed)
+}
+
 // linkBytes of a MAC make 160 bits.
 const linkBytes = 20
 

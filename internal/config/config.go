@@ -29,7 +29,7 @@ type Serve struct {
 
 	Mail `embed:""`
 
-	NotifyAllowNetwork []string `name:"notify-allow-network" help:"A network inside yours, such as 10.1.0.0/16, that webhooks of agents may lead to; may be repeated." placeholder:"CIDR"`
+	Outside `embed:""`
 
 	TrustMode string `name:"trust-mode" help:"open, or strict: agents need a session and its secret to claim, keep, deliver or judge open handoffs (default ${default})." enum:"open,strict" default:"open"`
 
@@ -112,10 +112,15 @@ func (s *Serve) Validate() error {
 	return s.Where.Check()
 }
 
+// Outside says which addresses that others gave are dialled.
+type Outside struct {
+	NotifyAllowNetwork []string `name:"notify-allow-network" help:"A network inside yours, such as 10.1.0.0/16, that webhooks of agents may lead to; may be repeated." placeholder:"CIDR"`
+}
+
 // AllowedNetworks are those inside ours that webhooks may lead to.
-func (s *Serve) AllowedNetworks() ([]netip.Prefix, error) {
+func (o *Outside) AllowedNetworks() ([]netip.Prefix, error) {
 	var list []netip.Prefix
-	for _, text := range s.NotifyAllowNetwork {
+	for _, text := range o.NotifyAllowNetwork {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
 			return nil, fmt.Errorf("--notify-allow-network: %q came; a network is accepted, such as 10.1.0.0/16", text)

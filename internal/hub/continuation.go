@@ -154,6 +154,14 @@ func (h *Hub) TokenOf(in RedeemInput) (string, error) {
 	return token, nil
 }
 
+// CheckContinuation refuses what is no token at all, before anything else is looked at.
+func CheckContinuation(token string) error {
+	if !auth.IsToken(token) {
+		return errContinuationMalformed
+	}
+	return nil
+}
+
 // openContinuation reads what a token opens, in the order of refusals that is promised.
 func openContinuation(tx *store.Tx, token string) (auth.Token, error) {
 	secret, err := signer(tx)

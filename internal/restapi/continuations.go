@@ -198,6 +198,13 @@ func (c *continuations) redeem(w http.ResponseWriter, r *http.Request, token, cr
 		return
 	}
 	call := hub.Call{HeaderKey: r.Header.Get("Idempotency-Key")}.WithTraceParent(r.Header.Get("traceparent"))
+	if token == "" { // a bearer that did not come is as good as one that is none
+		token = "none"
+	}
+	if err := hub.CheckContinuation(token); err != nil {
+		fail(w, r, c.log, err)
+		return
+	}
 	if credential != "" {
 		actor, err := c.hub.Authenticate(r.Context(), credential)
 		if err != nil {
@@ -205,9 +212,6 @@ func (c *continuations) redeem(w http.ResponseWriter, r *http.Request, token, cr
 			return
 		}
 		call.Actor = actor
-	}
-	if token == "" { // a bearer that did not come is as good as one that is none
-		token = "none"
 	}
 	out, err := c.hub.RedeemContinuation(r.Context(), call, hub.RedeemInput{Token: token})
 	if err != nil {

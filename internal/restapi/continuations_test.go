@@ -171,6 +171,9 @@ func TestTheTokenMayComeAsABearerSoThatItStaysOutOfAddresses(t *testing.T) {
 	if w := d.ask(http.MethodPost, path, "", "Authorization", "Bearer hc_live_wrong"); w.Code != http.StatusUnauthorized {
 		t.Errorf("an unknown key: %d", w.Code)
 	}
+	if w := d.ask(http.MethodPost, "/a2a/continue/abc", "", "Authorization", "Bearer hc_live_wrong"); w.Code != http.StatusBadRequest {
+		t.Errorf("no token, and an unknown key: %d", w.Code)
+	}
 }
 
 func TestAnExpiredContinuationIsGoneFromItsSecondOn(t *testing.T) {
