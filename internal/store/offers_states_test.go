@@ -140,9 +140,8 @@ func TestWhatIsOfferedFollowsTheHandoffThroughEveryState(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, f *fixture) {
 		states := map[handoff.State]int{}
-		rapid.Check(t, func(rt *rapid.T) {
-			h, day := someWork.Draw(rt, "handoff"), someDay.Draw(rt, "moments")
-			must(rt, f.Write(context.Background(), func(tx *store.Tx) error {
+		through := func(h *handoff.Handoff, day []moment) error {
+			return f.Write(context.Background(), func(tx *store.Tx) error {
 				if err := tx.InsertHandoff(h); err != nil {
 					return err
 				}
@@ -168,8 +167,20 @@ func TestWhatIsOfferedFollowsTheHandoffThroughEveryState(t *testing.T) {
 					states[is.State]++
 				}
 				return nil
-			}))
+			})
+		}
+		rapid.Check(t, func(rt *rapid.T) {
+			must(rt, through(someWork.Draw(rt, "handoff"), someDay.Draw(rt, "moments")))
 		})
+		// Chance alone does not reach every state each time.
+		for _, day := range [][]moment{
+			{{Verb: "finish"}, {Verb: "finish"}, {Verb: "finish"}}, {{Verb: "claim"}, {Verb: "give up"}}, {{Verb: "cancel"}}, {{Verb: "wait", Passes: 3 * time.Hour}},
+		} {
+			h := aPool(newID("handoff"), "w1", `{"strategy":"broadcast"}`)
+			h.Criteria, h.VerifyBy, h.ExpiresAt = []string{"it works"}, &handoff.VerifyBy{Kind: handoff.VerifyByCreator}, noon.Add(2*time.Hour)
+			h.Begin(noon)
+			must(t, through(h, day))
+		}
 		for _, s := range handoff.States() {
 			if states[s] == 0 {
 				t.Errorf("no handoff was ever %s", s)
